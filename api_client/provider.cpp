@@ -1,6 +1,8 @@
 // What all drivers share.
 #include "api_client/provider.hpp"
 
+#include <algorithm>
+
 #include "api_client/offers.hpp"
 
 namespace tnr {
@@ -25,16 +27,31 @@ Error Provider::name_taken(const std::string& machine, const std::string& why) c
 Result<> Provider::name_is_free(const std::string& machine) {
     auto there = machines();
     if (!there) return there.error();
-    for (const auto& each : *there)
-        if (each.name == machine && each.state != MachineState::gone) return name_taken(machine);
-    return Ok{};
+    return has(*there, machine) ? Result<>{name_taken(machine)} : Ok{};
 }
 
 Error Provider::lacks(const std::string& what) const {
     return Error{Error::Kind::usage, "provider " + name() + " has no " + what};
 }
 
-Result<> Provider::remove_leftovers(const std::string&) {
+bool Provider::has(const std::vector<Machine>& machines, const std::string& name) {
+    return std::any_of(machines.begin(), machines.end(),
+                       [&](const Machine& each) { return each.name == name && each.state != MachineState::gone; });
+}
+
+Result<std::vector<Leftover>> Provider::leftovers(const std::string&) {
+    return std::vector<Leftover>{};
+}
+Result<> Provider::remove_leftover(const Leftover&) {
+    return Ok{};
+}
+Result<> Provider::remove_leftovers(const std::string& name) {
+    return remove_all(leftovers(name));
+}
+Result<> Provider::remove_all(const Result<std::vector<Leftover>>& leftovers) {
+    if (!leftovers) return leftovers.error();
+    for (const auto& leftover : *leftovers)
+        if (auto removed = remove_leftover(leftover); !removed) return removed;
     return Ok{};
 }
 

@@ -54,8 +54,11 @@ public:
     // And all that create() made for it: keys, firewall.
     virtual Result<> destroy(const std::string& id) = 0;
 
-    // Where there is no machine of this name: removes what a create() that was cut off has left of its keys and firewall.
-    virtual Result<> remove_leftovers(const std::string& name);
+    // Where there is no machine of this name: what a create() or destroy() that was cut off has left of its keys and firewall.
+    virtual Result<std::vector<Leftover>> leftovers(const std::string& name);
+    // What is not there counts as removed.
+    virtual Result<> remove_leftover(const Leftover& leftover);
+    Result<> remove_leftovers(const std::string& name);
 
     // What not every cloud has: an Error of kind usage there.
     // Of a stopped machine, to another size at the same place.
@@ -74,6 +77,8 @@ public:
 protected:
     // What create() says of an order whose name is taken; `why` follows the words where the driver knows more.
     Error name_taken(const std::string& machine, const std::string& why = "") const;
+    Result<> remove_all(const Result<std::vector<Leftover>>& leftovers);
+    static bool has(const std::vector<Machine>& machines, const std::string& name);  // one that is not gone
     // name_taken() where one of machines() has the name. For drivers that have no shorter way to ask.
     Result<> name_is_free(const std::string& machine);
 

@@ -85,6 +85,12 @@ struct Snapshot {
     std::optional<double> per_month = {};  // unknown where empty
 };
 
+// What is left at a cloud of a machine that is no more, or has not come to be: a key, a firewall.
+struct Leftover {
+    std::string id = {};    // the driver's
+    std::string what = {};  // "firewall tnr-demo"
+};
+
 // What the cloud itself says has been spent.
 struct Costs {
     std::string currency = {};

@@ -71,7 +71,8 @@ Result<std::optional<Credentials>> credentials_for(Session& session, const Cloud
 
 std::unique_ptr<Provider> open_with(Session& session, const Cloud& cloud, const Credentials& credentials) {
     CloudWorld world = session.world;
-    if (session.explain) world.http.explain = [&session](const std::string& line) { session.err << line << "\n"; };
+    if (session.explain)
+        world.http.explain = [&session](const std::string& line) { session.err << ui::plain(line) << "\n"; };
     return cloud.make(credentials, world);
 }
 

@@ -65,25 +65,28 @@ Result<std::map<std::string, std::string>> Config::all() const {
     auto text = read_file(path_);
     if (!text) return text.error();
     const auto stored = nlohmann::json::parse(*text, nullptr, false);
-    bool good = stored.is_object() &&
-                std::all_of(stored.begin(), stored.end(), [](const auto& each) { return each.is_string(); });
+    bool good = stored.is_object();
+    for (const auto& setting : settings())
+        good = good && (!stored.contains(setting.name) || stored[setting.name].is_string());
     if (!good)
         return Error{Error::Kind::internal, path_ + " is damaged: it is no JSON object of texts",
                      "mend it, or remove it and set anew what it had"};
-    for (const auto& [name, value] : stored.items()) values[name] = value.template get<std::string>();
+    for (const auto& [name, value] : stored.items())
+        if (value.is_string()) values[name] = value.template get<std::string>();
     return values;
 }
 
-// Settings of a newer tnr stay.
+// Settings of a newer tnr stay, whatever they are.
 Result<> Config::set(const std::string& name, const std::string& value) {
     return change_file(path_, [&]() -> Result<> {
-        auto values = all();
-        if (!values) return values.error();
+        if (auto values = all(); !values) return values.error();
+        auto text = read_file(path_);
+        auto stored = text ? nlohmann::json::parse(*text) : nlohmann::json::object();
         if (value.empty())
-            values->erase(name);
+            stored.erase(name);
         else
-            (*values)[name] = value;
-        return write_file(path_, nlohmann::json(*values).dump(2) + "\n");
+            stored[name] = value;
+        return write_file(path_, stored.dump(2) + "\n");
     });
 }
 

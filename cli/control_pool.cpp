@@ -46,9 +46,12 @@ Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json
     auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair.one}, UniqueFd{pair.other}});
     {
         interrupt::SignalsBlocked blocked;
-        std::thread([asked, request, timeout] {
+        std::thread([asked, request, timeout]() mutable {
             asked->answer = asked->client->request(request, timeout);
-            asked->asking.reset();
+            // The caller may end the program once it is told: by then this thread holds nothing.
+            UniqueFd asking = std::move(asked->asking);
+            asked.reset();
+            asking.reset();
         }).detach();
     }
     pollfd waits[] = {{asked->done.get(), POLLIN, 0}, {interrupt::fd(), POLLIN, 0}};

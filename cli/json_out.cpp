@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"
 #include "gpu_client/protocol/control.hpp"
 
@@ -149,6 +150,11 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
 
 namespace {
 
+// All documents come from here, YAML's quoted words as well.
+std::string json_text(const nlohmann::json& value, int indent) {
+    return ui::plain_json(value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 // Words that YAML would take for something else, and all that is not plainly a word, are quoted as in JSON.
 std::string yaml_scalar(const nlohmann::json& value) {
     if (!value.is_string()) return value.dump();
@@ -157,7 +163,7 @@ std::string yaml_scalar(const nlohmann::json& value) {
     bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
                  not_plain.count(ui::lower(text)) == 0;
     for (unsigned char letter : text) plain &= std::isalnum(letter) != 0 || letter == '-' || letter == '_';
-    return plain ? text : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return plain ? text : json_text(value, -1);
 }
 
 // What stands behind "key:" or "-": on the same line, or on lines of its own.
@@ -191,7 +197,7 @@ std::string to_yaml(const nlohmann::json& document) {
 }
 
 void print_json(std::ostream& out, const nlohmann::json& document) {
-    out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    out << json_text(document, 2) << std::endl;
 }
 
 }  // namespace tnr::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "api_client/base/files.hpp"
 
@@ -28,10 +29,20 @@ Result<PoolLogin> login_from_json(const Json& json) {
     return login;
 }
 
+// What a newer tnr has written beside what we know stays, of a login as long as it is the same one.
 Result<> write(const std::string& path, const std::vector<PoolLogin>& logins) {
-    Json pools = Json::array();
-    for (const auto& each : logins) pools.push_back(to_json(each));
-    return write_file(path, Json{{"pools", pools}}.dump(2) + "\n", 0600);
+    auto text = read_file(path);
+    Json file = text ? Json::parse(*text, nullptr, false) : Json();
+    if (!file.is_object()) file = Json::object();
+    const Json before = std::exchange(file["pools"], Json::array());
+    for (const auto& each : logins) {
+        Json pool = to_json(each);
+        for (const auto& old : before)
+            if (old.at("address") == pool["address"] && old.at("client_key") == pool["client_key"])
+                pool.insert(old.begin(), old.end());  // only what is not there yet
+        file["pools"].push_back(pool);
+    }
+    return write_file(path, file.dump(2) + "\n", 0600);
 }
 
 // By the tokens' public halves. What cannot be read is none of ours, and is replaced.

@@ -76,18 +76,25 @@ void open_standard_streams() {
         if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
+int run(const std::vector<std::string>& words) {
+    Output output(STDOUT_FILENO);
+    std::ostream results(&output);
+    std::cerr.tie(&results);  // what was said before a note comes before it, as on any terminal
+    Session session{results};
+    fill(session);
+    const int code = run_command_line(session, words);
+    std::cerr.tie(nullptr);
+    return code;
+}
+
 }  // namespace
 }  // namespace tnr::cli
 
 int main(int argc, char** argv) {
     tnr::cli::open_standard_streams();
     tnr::interrupt::install();
-    tnr::cli::Output output(STDOUT_FILENO);
-    std::ostream results(&output);
-    std::cerr.tie(&results);  // what was said before a note comes before it, as on any terminal
-    tnr::cli::Session session{results};
-    tnr::cli::fill(session);
-    const int code = tnr::cli::run_command_line(session, {argv + 1, argv + argc});
-    std::cerr.tie(nullptr);
+    const int code = tnr::cli::run({argv + 1, argv + argc});
+    // A thread that its user did not wait for may still ask a pool, with what exit() would take down under it.
+    if (tnr::interrupt::interrupted()) ::_exit(code);
     return code;
 }

@@ -52,6 +52,9 @@ MachineView view_of(Record record, const std::optional<Machine>& machine) {
     return view;
 }
 
+// A machine's name that is none of ours may be as long as a reply.
+constexpr size_t foreign_columns_max = 100;
+
 // What a provider has that we do not know: it may cost money, so it is shown.
 MachineView stranger(const Machine& machine, const std::string& provider) {
     Record none;
@@ -71,7 +74,8 @@ MachineView stranger(const Machine& machine, const std::string& provider) {
             ? "`tnr delete " + machine.name + " --provider " + provider + "` removes it"
             : "its name is none of tnr's; remove " + machine.id + " with the provider's own tools";
     return {none, machine, to_string(machine.state),
-            "'" + machine.name + "' was made by another computer or its record is lost: " + way_out};
+            "'" + ui::cut(ui::plain(machine.name, "\n\t"), foreign_columns_max) +
+                "' was made by another computer or its record is lost: " + way_out};
 }
 
 // Whom to ask: those of the machines that are named, or everybody.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -15,6 +16,8 @@ namespace tnr::http {
 namespace {
 
 constexpr size_t pages_max = 1000;
+constexpr size_t refusal_bytes_max = 2000;  // of words, for a terminal
+constexpr double money_max = 1e12;          // of any currency, and of no cloud's customer
 
 std::string with_id(const std::string& words, const std::string& request_id) {
     return request_id.empty() ? words : words + " (request " + request_id + ")";
@@ -89,6 +92,7 @@ Result<> JsonApi::renew_token() {
 Error JsonApi::refused(const Reply& reply) const {
     auto refusal = understood(settings_.cloud, [&]() -> Result<Refusal> { return settings_.refusal(reply.body); });
     std::string words = refusal && !refusal->words.empty() ? refusal->words : "status " + std::to_string(reply.status);
+    if (words.size() > refusal_bytes_max) words = words.substr(0, refusal_bytes_max) + "…";
     words = client_.shown(with_id(settings_.cloud + ": " + words, reply.request_id));
     if (reply.status >= 300 && reply.status < 400)
         return Error{Error::Kind::remote, settings_.base + " answers with a redirect",
@@ -147,9 +151,18 @@ Result<std::vector<Json>> JsonApi::all(const std::string& path, const std::strin
     });
 }
 
+double balance_in(const Json& amount) {
+    const std::string text = amount.is_string() ? amount.get<std::string>() : amount.dump();
+    char* end = nullptr;
+    const bool number = !text.empty() && text.find_first_not_of("0123456789+-.eE") == std::string::npos;
+    const double value = number ? std::strtod(text.c_str(), &end) : 0;
+    if (number && *end == '\0' && std::abs(value) < money_max) return value;
+    throw std::range_error("an amount of money of " + text.substr(0, 40));
+}
+
 double amount_in(const Json& price) {
-    const double amount = price.is_string() ? std::stod(price.get<std::string>()) : price.get<double>();
-    if (std::isfinite(amount) && amount >= 0) return amount;
+    const double amount = balance_in(price);
+    if (amount >= 0) return amount;
     throw std::range_error("a price of " + price.dump());
 }
 

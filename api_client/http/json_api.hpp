@@ -87,6 +87,8 @@ private:
 
 // A price in a reply, a number or one in a text; throws, as JSON's own readers do, where it is no amount of money.
 double amount_in(const Json& price);
+// The same of what has been spent or is owed, which may be below zero.
+double balance_in(const Json& amount);
 
 // A time in a reply as we write times, UTC in ISO 8601 to the second: from "2026-01-02T03:04:05.678+01:00", or from seconds
 // since 1970. Empty where it is none.

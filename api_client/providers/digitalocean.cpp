@@ -144,7 +144,7 @@ public:
             if (auto wall = ensure_firewall(order.name, {22}); !wall) return wall.error();
             auto made = order_droplet(order, *offer, *key, *all);
             // A refusal is certain; a broken connection is not, and its droplet would want its firewall.
-            if (!made && made.error().kind != Error::Kind::network) (void)sweep(order.name);
+            if (!made && made.error().kind != Error::Kind::network) (void)remove_leftovers(order.name);
             return made;
         });
     }
@@ -190,13 +190,14 @@ public:
             auto droplet = api_.get("/v2/droplets/" + http::escaped(id));
             if (!droplet && droplet.error().kind != Error::Kind::not_found) return droplet.error();
             if (auto removed = api_.remove("/v2/droplets/" + http::escaped(id)); !removed) return removed;
-            return sweep(droplet ? droplet->at("droplet").at("name").get<std::string>() : "", id);
+            return remove_all(left_of(droplet ? droplet->at("droplet").at("name").get<std::string>() : "", id));
         });
     }
 
-    Result<> remove_leftovers(const std::string& name) override {
-        return understood(cloud_name, [&] { return sweep(name); });
+    Result<std::vector<Leftover>> leftovers(const std::string& name) override {
+        return understood(cloud_name, [&] { return left_of(name); });
     }
+    Result<> remove_leftover(const Leftover& leftover) override { return api_.remove(leftover.id); }
 
     // Keeps the disk's size: a larger one could never be made smaller again.
     Result<> resize(const std::string& id, const std::string& offer) override {
@@ -250,8 +251,8 @@ public:
         if (!balance) return balance.error();
         return understood(cloud_name, [&]() -> Result<Costs> {
             return Costs{.currency = "USD",
-                         .this_month = std::stod(balance->at("month_to_date_usage").get<std::string>()),
-                         .balance = std::stod(balance->at("account_balance").get<std::string>()),
+                         .this_month = http::balance_in(balance->at("month_to_date_usage")),
+                         .balance = http::balance_in(balance->at("account_balance")),
                          .source = "DigitalOcean's /v2/customers/my/balance, the whole account",
                          .date = balance->at("generated_at")};
         });
@@ -332,36 +333,32 @@ private:
         return made->at("firewall").at("id").get<std::string>();
     }
 
-    // Removes firewall, key and tag of a machine that is no more; "": of all such machines. `deleted`: an id that lists may
-    // still have for a while.
-    Result<> sweep(const std::string& machine, const std::string& deleted = "") {
+    // Firewall, key and tag of a machine that is no more; "": of all such machines. `deleted`: an id that lists may still
+    // have for a while.
+    Result<std::vector<Leftover>> left_of(const std::string& machine, const std::string& deleted = "") {
         auto alive = machines();
         if (!alive) return alive.error();
-        auto left_over = [&](const std::string& owner) {
-            return (machine.empty() || owner == machine) &&
-                   std::none_of(alive->begin(), alive->end(), [&](const Machine& each) {
-                       return each.name == owner && each.id != deleted && each.state != MachineState::gone;
-                   });
-        };
-        auto gone = [&](const std::string& name, const std::string& prefix) {
-            return name.compare(0, prefix.size(), prefix) == 0 && left_over(name.substr(prefix.size()));
-        };
+        std::erase_if(*alive, [&](const Machine& each) { return each.id == deleted; });
         struct Kind {
-            std::string path, list, prefix, id;
+            std::string word, path, list, prefix, id;
         };
-        for (const Kind& kind :
-             {Kind{"/v2/firewalls", "firewalls", "tnr-", "id"}, Kind{"/v2/account/keys", "ssh_keys", "tnr-", "id"},
-              Kind{"/v2/tags", "tags", machine_tag(""), "name"}}) {
+        std::vector<Leftover> left;
+        for (const Kind& kind : {Kind{"firewall ", "/v2/firewalls", "firewalls", "tnr-", "id"},
+                                 Kind{"SSH key ", "/v2/account/keys", "ssh_keys", "tnr-", "id"},
+                                 Kind{"tag ", "/v2/tags", "tags", machine_tag(""), "name"}}) {
             auto things = list(kind.path, kind.list);
             if (!things) return things.error();
             for (const auto& thing : *things) {
-                if (!gone(thing.at("name"), kind.prefix)) continue;
+                const std::string name = thing.at("name");
+                if (name.compare(0, kind.prefix.size(), kind.prefix) != 0) continue;
+                const std::string owner = name.substr(kind.prefix.size());
+                if (has(*alive, owner) || (!machine.empty() && owner != machine)) continue;
                 const Json& id = thing.at(kind.id);
                 const std::string text = id.is_string() ? id.get<std::string>() : id.dump();
-                if (auto removed = api_.remove(kind.path + "/" + http::escaped(text)); !removed) return removed;
+                left.push_back({kind.path + "/" + http::escaped(text), kind.word + name});
             }
         }
-        return Ok{};
+        return left;
     }
 
     Result<Json> act(const std::string& id, const Json& what) {

@@ -153,7 +153,7 @@ public:
             if (!firewall) return firewall.error();
             auto made = order_server(order, *offer, *key, *firewall, *all);
             // A refusal is certain; a broken connection is not, and its server would want its firewall.
-            if (!made && made.error().kind != Error::Kind::network) (void)sweep(order.name);
+            if (!made && made.error().kind != Error::Kind::network) (void)remove_leftovers(order.name);
             return made;
         });
     }
@@ -203,7 +203,7 @@ public:
     Result<> destroy(const std::string& id) override {
         return understood("Hetzner", [&]() -> Result<> {
             auto server = api_.get("/servers/" + http::escaped(id));
-            if (!server && server.error().kind == Error::Kind::not_found) return sweep("");
+            if (!server && server.error().kind == Error::Kind::not_found) return remove_leftovers("");
             if (!server) return server.error();
             auto reply = api_.call("DELETE", "/servers/" + http::escaped(id));
             if (!reply) return reply.error();
@@ -211,13 +211,31 @@ public:
             // A firewall in use cannot be deleted.
             if (reply->ok())
                 if (auto done = wait(reply->body.at("action")); !done) return done;
-            return sweep(server->at("server").at("labels").value(label, server->at("server").value("name", "")));
+            const Json& was = server->at("server");
+            return remove_leftovers(was.at("labels").value(label, was.value("name", "")));
         });
     }
 
-    Result<> remove_leftovers(const std::string& name) override {
-        return understood("Hetzner", [&] { return sweep(name); });
+    // "": of all machines that are no more.
+    Result<std::vector<Leftover>> leftovers(const std::string& machine) override {
+        auto alive = machines();
+        if (!alive) return alive.error();
+        return understood("Hetzner", [&]() -> Result<std::vector<Leftover>> {
+            std::vector<Leftover> left;
+            for (const auto& [list, word] : {std::pair{"firewalls", "firewall "}, {"ssh_keys", "SSH key "}}) {
+                const std::string path = std::string("/") + list;
+                auto ours = this->list(path + "?per_page=50&label_selector=" + label, list);
+                if (!ours) return ours.error();
+                for (const auto& thing : *ours) {
+                    const std::string owner = thing.at("labels").value(label, "");
+                    if (has(*alive, owner) || (!machine.empty() && owner != machine)) continue;
+                    left.push_back({path + "/" + id_of(thing), word + thing.at("name").get<std::string>()});
+                }
+            }
+            return left;
+        });
     }
+    Result<> remove_leftover(const Leftover& leftover) override { return api_.remove(leftover.id); }
 
     // Keeps the disk's size: a larger one could never be made smaller again.
     Result<> resize(const std::string& id, const std::string& offer) override {
@@ -390,25 +408,6 @@ private:
         });
         if (!known) return known.error();
         return there;
-    }
-
-    // Removes firewall and key of a machine that is no more; "": of all such machines.
-    Result<> sweep(const std::string& machine) {
-        auto alive = machines();
-        if (!alive) return alive.error();
-        for (const std::string what : {"firewalls", "ssh_keys"}) {
-            auto ours = list("/" + what + "?per_page=50&label_selector=" + label, what);
-            if (!ours) return ours.error();
-            for (const auto& thing : *ours) {
-                const std::string owner = thing.at("labels").value(label, "");
-                const bool needed = std::any_of(alive->begin(), alive->end(), [&](const Machine& other) {
-                    return other.name == owner && other.state != MachineState::gone;
-                });
-                if (needed || (!machine.empty() && owner != machine)) continue;
-                if (auto removed = api_.remove("/" + what + "/" + id_of(thing)); !removed) return removed;
-            }
-        }
-        return Ok{};
     }
 
     Result<std::string> status(const std::string& id) {

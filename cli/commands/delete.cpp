@@ -28,10 +28,18 @@ struct Doomed {
         bool strange;  // not the one that our record speaks of
     };
     std::vector<At> machines = {};
-    std::string where = {};  // the provider for messages
-    bool damaged = false;    // there is a record, which nobody can read
+    struct Left {
+        std::unique_ptr<Provider> provider;
+        std::vector<Leftover> things;
+    };
+    std::vector<Left> left = {};  // where there is no machine: keys and firewalls of one that was cut off
+    std::string where = {};       // the provider for messages
+    bool damaged = false;         // there is a record, which nobody can read
     std::vector<std::string> asked = {};
     std::string passed_over = {};  // providers that nobody is signed in to
+
+    // Our record says that it was ordered, so what there is of it is ours. What a damaged one says nobody knows.
+    bool ordered_here() const { return damaged || (record && record->step >= Step::ordered); }
 };
 
 // A record that cannot be read must not keep its machine alive.
@@ -105,6 +113,21 @@ Result<> may_forget(const Doomed& doomed) {
                      " --provider PROVIDER`"};
 }
 
+// By the record's id, destroy() finds what is left; else it is looked for by the name, wherever the machine may have been.
+Result<> find_leftovers(Session& session, Doomed& doomed) {
+    if (!doomed.machines.empty() || (doomed.record && !doomed.record->id.empty())) return Ok{};
+    for (const auto& name : doomed.asked) {
+        auto provider = session.provider(name);
+        if (!provider) return provider.error();
+        auto things = (*provider)->leftovers(doomed.name);
+        if (!things) return things.error();
+        if (things->empty()) continue;
+        doomed.left.push_back({std::move(*provider), std::move(*things)});
+        doomed.where = name;
+    }
+    return Ok{};
+}
+
 Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const std::string& name) {
     if (auto good = check_machine_name(name); !good) return good.error();
     auto lock = session.records().lock(name);
@@ -115,10 +138,11 @@ Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const
     ui::Progress progress(session.screen());
     progress.begin("looking for '" + name + "'", asking_patience);
     auto looked = doomed.where.empty() ? look_everywhere(session, doomed) : look_at(session, doomed.where, doomed);
+    if (looked) looked = find_leftovers(session, doomed);
     if (!looked) return looked.error();
     progress.end();
     if (auto may = may_forget(doomed); !may) return may.error();
-    if (!doomed.machines.empty() || session.records().exists(name)) return doomed;
+    if (!doomed.machines.empty() || !doomed.left.empty() || session.records().exists(name)) return doomed;
     std::vector<std::string> names;
     for (const auto& each : session.records().all().records) names.push_back(each.name);
     return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
@@ -138,15 +162,38 @@ std::string list_of(const std::vector<Doomed>& all) {
     return list;
 }
 
+// "firewall tnr-demo, SSH key tnr-demo at provider hetzner"
+std::string leftovers_of(const Doomed& doomed) {
+    std::string list;
+    for (const auto& left : doomed.left) {
+        for (const auto& thing : left.things) list += (list.empty() ? "" : ", ") + ui::plain(thing.what);
+        list += " at provider " + left.provider->name();
+    }
+    return list;
+}
+
+// Without a record of ours they may be of a machine that another computer is about to make.
+std::string list_of_leftovers(const std::vector<Doomed>& all) {
+    std::string list;
+    for (const auto& doomed : all)
+        if (!doomed.left.empty() && !doomed.ordered_here())
+            list += (list.empty() ? "'" : "; of '") + doomed.name + "': " + leftovers_of(doomed);
+    return list;
+}
+
 // What is gone already is forgotten without a question.
 Result<bool> may_delete(Session& session, const DeleteOptions& options, const std::vector<Doomed>& all) {
-    std::string what = list_of(all);
-    if (options.yes || what.empty()) return true;
+    const std::string what = list_of(all), left = list_of_leftovers(all);
+    if (options.yes || (what.empty() && left.empty())) return true;
     if (!session.in_is_terminal)
-        return Error{Error::Kind::usage, "delete " + what + "? There is nobody to ask",
+        return Error{Error::Kind::usage,
+                     "delete " + (what.empty() ? "what is left of " + left : what) + "? There is nobody to ask",
                      "say --yes when you mean it: `tnr delete " + all.front().name + " --yes`"};
-    return ask_whether(session,
-                       "Delete " + what + " and all that is on " + (all.size() > 1 ? "their disks?" : "its disk?"));
+    if (!left.empty()) session.err << "Without a machine there is of " << left << "\n";
+    if (what.empty()) return ask_whether(session, "Remove that?");
+    return ask_whether(session, "Delete " + what + " and all that is on " +
+                                    (all.size() > 1 ? "their disks" : "its disk") +
+                                    (left.empty() ? "?" : ", and that?"));
 }
 
 // The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so
@@ -176,15 +223,13 @@ Record record_of(const Doomed& doomed) {
 // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
 // And of one that was ordered by a tnr which was killed there may be a key and a firewall.
 Result<> remove_remains(Session& session, const Doomed& doomed) {
-    if (doomed.record && !doomed.record->id.empty()) {
+    if (doomed.ordered_here() && doomed.record && !doomed.record->id.empty()) {
         auto provider = session.provider(doomed.record->provider);
         return provider ? (*provider)->destroy(doomed.record->id) : Result<>{provider.error()};
     }
-    for (const auto& name : doomed.record ? std::vector{doomed.record->provider} : doomed.asked) {
-        auto provider = session.provider(name);
-        auto removed = provider ? (*provider)->remove_leftovers(doomed.name) : Result<>{provider.error()};
-        if (!removed) return removed;
-    }
+    for (const auto& left : doomed.left)
+        for (const auto& thing : left.things)
+            if (auto removed = left.provider->remove_leftover(thing); !removed) return removed;
     return Ok{};
 }
 
@@ -198,8 +243,7 @@ Result<> destroy(Session& session, Doomed& doomed, std::vector<Trouble>& trouble
         if (auto noted = note_machine(session, at.machine, record_of(doomed)); !noted)
             troubles.push_back({doomed.name, noted.error()});
     }
-    const bool ordered = doomed.damaged || (doomed.record && doomed.record->step >= Step::ordered);
-    if (doomed.machines.empty() && ordered)
+    if (doomed.machines.empty())
         if (auto removed = remove_remains(session, doomed); !removed) return removed;
     progress.end();
     return Ok{};
@@ -207,12 +251,14 @@ Result<> destroy(Session& session, Doomed& doomed, std::vector<Trouble>& trouble
 
 void tell(Session& session, const Doomed& doomed, bool forgotten) {
     if (session.json) return;
-    const char* end = forgotten ? "; forgot it\n" : "\n";
+    const char* end = forgotten && (doomed.record || doomed.damaged) ? "; forgot it\n" : "\n";
     std::string cost;
     for (const auto& at : doomed.machines)
         if (auto one = cost_so_far(session, at.machine, record_of(doomed)); !one.empty()) cost = "; " + one;
     if (!doomed.machines.empty())
         session.out << "Deleted '" << doomed.name << "' and its disk" << cost << "\n";
+    else if (!doomed.left.empty())
+        session.out << "Removed what was left of '" << doomed.name << "': " << leftovers_of(doomed) << end;
     else if (doomed.record && doomed.record->step < Step::ordered)
         session.out << "'" << doomed.name << "' had not been made yet" << end;
     else
@@ -222,16 +268,25 @@ void tell(Session& session, const Doomed& doomed, bool forgotten) {
 
 void tell_plan(Session& session, const Doomed& doomed) {
     if (session.json) return;
+    if (!doomed.left.empty()) {
+        session.out << "Would remove what is left of '" << doomed.name << "': " << leftovers_of(doomed)
+                    << ". Nothing was changed.\n";
+        return;
+    }
     session.out << "Would delete '" << doomed.name << "'"
                 << (doomed.where.empty() ? "" : " at provider " + doomed.where)
                 << (doomed.machines.empty() ? " (already gone)" : "") << ". Nothing was changed.\n";
 }
 
 nlohmann::json document_of(const Doomed& doomed, bool deleted) {
+    auto leftovers = nlohmann::json::array();
+    for (const auto& left : doomed.left)
+        for (const auto& thing : left.things) leftovers.push_back(thing.what);
     return {{"name", doomed.name},
             {"provider", or_null(doomed.where)},
             {"existed", !doomed.machines.empty()},
-            {"deleted", deleted}};
+            {"deleted", deleted},
+            {"leftovers", leftovers}};
 }
 
 // Whether the machine is gone now. What is left of it here is among the troubles.
@@ -286,7 +341,8 @@ void add_delete(Grammar& tnr, Session& session) {
     command.flag("--dry-run", options->dry_run, "Show what would be deleted");
     command.footer(
         "Asks first; in a script say --yes. The providers are asked what there is, so a machine is also found when it\n"
-        "was made on another computer.\n\nExamples:\n  tnr delete demo --yes\n  tnr delete demo other");
+        "was made on another computer, and so are a key and a firewall that a start which was cut off has left "
+        "there.\n\nExamples:\n  tnr delete demo --yes\n  tnr delete demo other");
     command.run([&session, options] { session.result = delete_machines(session, *options); });
 }
 

@@ -128,13 +128,21 @@ Result<std::vector<Budget>> Budgets::all() const {
     return budgets;
 }
 
+// What a newer tnr has written beside what we know stays, of a budget as long as it is the same one.
 Result<> Budgets::save(const std::vector<Budget>& budgets) {
+    auto text = read_file(path_);
+    const auto before = text ? BudgetsJson::parse(*text, nullptr, false) : BudgetsJson();
     auto list = BudgetsJson::array();
-    for (const auto& each : budgets)
-        list.push_back({{"provider", each.provider},
-                        {"amount", each.amount},
-                        {"currency", each.currency},
-                        {"period", each.period}});
+    for (const auto& each : budgets) {
+        BudgetsJson budget = {
+            {"provider", each.provider}, {"amount", each.amount}, {"currency", each.currency}, {"period", each.period}};
+        for (const auto& old : before) {
+            BudgetsJson changed = old;
+            changed.update(budget);
+            if (changed == old) budget = old;
+        }
+        list.push_back(budget);
+    }
     return write_file(path_, list.dump(2) + "\n", 0600);
 }
 

@@ -192,9 +192,8 @@ private:
         for (const auto& item : items_) {
             if (auto free = room(); !free) return free;
             auto there = there_.find(&item);
-            bool in_the_way =
-                there != there_.end() && (item.kind == Kind::folder) != (there->second.kind == Kind::folder);
-            if (in_the_way && !settings_.remove_extra) return clash(item, there->second.kind);
+            bool clashes = there != there_.end() && in_the_way(item, there->second);
+            if (clashes && !settings_.remove_extra) return clash(item, there->second.kind);
             if (item.kind == Kind::link)
                 compare_link(item, [this, &item](bool same) { would_copy(item, same); });
             else if (item.kind == Kind::file)
@@ -222,11 +221,15 @@ private:
                there->second.mtime == sftp_time(item);
     }
 
+    static bool in_the_way(const Item& item, const Item& there) {
+        return (item.kind == Kind::folder) != (there.kind == Kind::folder) || there.kind == Kind::other;
+    }
+
     Error clash(const Item& item, Kind there) const {
-        bool folder = there == Kind::folder;
+        const char* what = there == Kind::folder ? "folder" : there == Kind::other ? "device, pipe or socket" : "file";
         return {Error::Kind::remote,
-                settings_.machine + ":" + place(item) + " is a " + (folder ? "folder" : "file") + " there, and a " +
-                    (folder ? "file" : "folder") + " here",
+                settings_.machine + ":" + place(item) + " is a " + what + " there, and a " +
+                    (item.kind == Kind::folder ? "folder" : "file") + " here",
                 "remove or rename one of them, or sync with --delete"};
     }
 
@@ -247,10 +250,10 @@ private:
         return settled();
     }
 
-    // Where a folder is in the way of something else, or the other way round: with --delete it goes.
+    // What is in the way of something of another kind goes with --delete.
     Result<> make_room(const Item& item) {
         auto there = there_.find(&item);
-        if (there == there_.end() || (item.kind == Kind::folder) == (there->second.kind == Kind::folder)) return Ok{};
+        if (there == there_.end() || !in_the_way(item, there->second)) return Ok{};
         if (!settings_.remove_extra) return clash(item, there->second.kind);
         auto gone = remove_tree({item.path, there->second.kind}, nullptr);
         return gone ? Result<>{Ok{}} : Result<>{gone.error()};

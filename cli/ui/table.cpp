@@ -6,10 +6,14 @@
 #include "cli/ui/text.hpp"
 
 namespace tnr::ui {
+
+// A cloud may say megabytes where a word belongs.
+static constexpr size_t cell_columns_max = 1000;
+
 void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows, Paint paint) {
     std::vector<size_t> widths;
     for (auto& row : rows)
-        for (auto& cell : row) cell = plain_cell(cell);
+        for (auto& cell : row) cell = cut(plain_cell(cell), cell_columns_max);
     for (const auto& row : rows)
         for (size_t i = 0; i < row.size(); ++i) {
             widths.resize(std::max(widths.size(), i + 1));

@@ -48,19 +48,29 @@ bool is_obeyed(uint32_t code) {
            (code >= 0x2066 && code <= 0x2069);
 }
 
-// How many bytes of `text` from `at` on are a character that may be shown; 0: none of them.
-size_t shown_bytes(const std::string& text, size_t at) {
+struct Character {
+    size_t bytes = 0;  // 0: that is no UTF-8
+    uint32_t code = 0;
+};
+
+Character character_at(const std::string& text, size_t at) {
     auto first = static_cast<unsigned char>(text[at]);
-    if (first < 0x80) return is_obeyed(first) ? 0 : 1;
+    if (first < 0x80) return {1, first};
     const size_t bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-    if (bytes == 0 || at + bytes > text.size()) return 0;
+    if (bytes == 0 || at + bytes > text.size()) return {};
     uint32_t code = first & (0xffu >> (bytes + 1));
     for (size_t i = 1; i < bytes; ++i) {
         auto next = static_cast<unsigned char>(text[at + i]);
-        if ((next & 0xc0u) != 0x80) return 0;
+        if ((next & 0xc0u) != 0x80) return {};
         code = code << 6 | (next & 0x3fu);
     }
-    return is_obeyed(code) ? 0 : bytes;
+    return {bytes, code};
+}
+
+// How many bytes of `text` from `at` on are a character that may be shown; 0: none of them.
+size_t shown_bytes(const std::string& text, size_t at) {
+    const Character character = character_at(text, at);
+    return is_obeyed(character.code) ? 0 : character.bytes;
 }
 
 // Of a colour, "\033[32m", as Paint writes them; else 0.
@@ -139,6 +149,20 @@ std::string plain(const std::string& text, std::string_view also) {
 
 std::string plain_cell(const std::string& text) {
     return plain_text(text, true);
+}
+
+std::string plain_json(const std::string& json) {
+    std::string shown;
+    for (size_t at = 0; at < json.size();) {
+        const Character character = character_at(json, at);
+        const size_t bytes = std::max<size_t>(1, character.bytes);
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\u%04x", character.code & 0xffffu);
+        // What is below a blank is between JSON's values; in texts it is escaped already.
+        shown += character.code > ' ' && is_obeyed(character.code) ? escape : json.substr(at, bytes);
+        at += bytes;
+    }
+    return shown;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {

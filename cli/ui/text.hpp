@@ -21,6 +21,8 @@ std::string cut(const std::string& text, size_t columns_max);
 std::string plain(const std::string& text, std::string_view also = "");
 // The same of a table's cell, which is one line, and which Paint may have coloured.
 std::string plain_cell(const std::string& text);
+// Of a JSON document, in which what a terminal obeys is escaped as JSON does: "\u009b".
+std::string plain_json(const std::string& json);
 
 // Of a terminal's window, in characters.
 struct Size {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The real `tnr` signs in to a mock cloud, says who it is, shows its requests, and forgets: clouds_command_test.py TNR"""
+import base64
 import json
 import os
 import pathlib
@@ -49,6 +50,17 @@ with mock_cloud("hetzner_mock.py") as mock, tempfile.TemporaryDirectory() as hom
     assert (row["name"], row["price"]["currency"], round(row["price"]["per_hour"], 6)) == ("other", "EUR", 0.0064), row
     tnr(home, "delete", "other", "--provider", "hetzner", "--yes", **there)
     assert mock.ask("left") == []
+
+    # Of a start that was cut off elsewhere there are only a key and a firewall.
+    for what in ({"name": "tnr-half", "labels": {"tnr": "half"}}, {"name": "own", "labels": {}}):
+        key = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + what["name"].encode().ljust(32)).decode()
+        order = json.dumps(what | {"public_key": "ssh-ed25519 " + key}).encode()
+        urllib.request.urlopen(urllib.request.Request(mock.url + "/v1/ssh_keys", order,
+                                                      {"Authorization": "Bearer " + mock.token})).close()
+    assert "SSH key tnr-half at provider hetzner" in tnr(home, "delete", "half", status=2, **there).stderr
+    assert "SSH key tnr-half" in tnr(home, "delete", "half", "--yes", **there).stdout
+    assert mock.ask("left") == ["own"], mock.ask("left")
+    assert "no machine called 'own'" in tnr(home, "delete", "own", "--yes", status=1, **there).stderr
 
     tnr(home, "logout", "hetzner", **there)
     assert "hetzner" not in stored.read_text()

@@ -306,4 +306,9 @@ TEST_CASE("--explain shows what goes over the wire, without the token", "[cli][c
     CHECK(shown.find("> GET http://127.0.0.1:") != std::string::npos);
     CHECK(shown.find("/v1/servers?per_page=1") != std::string::npos);
     CHECK(shown.find(test::MockCloud::token) == std::string::npos);
+    world.cloud.fail_next({{"path", "/servers$"}, {"status", 418}, {"body", {{"words", "\033[2J\u009b31m\u202e"}}}});
+    CHECK(world.fake.tnr({"--explain", "whoami", "hetzner"}) == 1);
+    CHECK(world.fake.err.str().find("\\302\\23331m") != std::string::npos);
+    for (const char* obeyed : {"\033", "\u009b", "\u202e"})
+        CHECK(world.fake.err.str().find(obeyed) == std::string::npos);
 }

@@ -5,6 +5,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
+using nlohmann::json;
 
 namespace {
 
@@ -57,6 +58,47 @@ TEST_CASE("settings that make no sense are refused, and a damaged file is told",
     REQUIRE(write_file(fake.session.config_folder + "/config.json", "{\"provider\": \"gone\", \"new\": \"x\"}"));
     CHECK(fake.tnr({"start", "demo"}) == 2);
     CHECK(fake.err.str().find("(from " + fake.session.config_folder + "/config.json)") != std::string::npos);
+}
+
+TEST_CASE("what a newer tnr has written beside what we know stays", "[cli][config]") {
+    test::FakeSession fake;
+    const std::string folder = fake.session.config_folder;
+    auto at = [&](const std::string& file) { return json::parse(test::read_text(folder + "/" + file)); };
+    auto put = [&](const std::string& file, const json& content) {
+        REQUIRE(write_file(folder + "/" + file, content.dump()));
+    };
+    SECTION("of settings, whatever kind they are") {
+        put("config.json", {{"gpu", "a100"}, {"colours", {"red", 3}}});
+        REQUIRE(fake.tnr({"config", "set", "gpu", "h100"}) == 0);
+        CHECK(at("config.json") == json{{"gpu", "h100"}, {"colours", {"red", 3}}});
+        REQUIRE(fake.tnr({"config", "unset", "gpu"}) == 0);
+        CHECK(at("config.json") == json{{"colours", {"red", 3}}});
+    }
+    SECTION("of logins, as long as they are the same") {
+        const auto address = fake.session.logins().find("")->address;
+        json pools = at("pool.json");
+        pools["newer"] = 7;
+        pools["pools"][0]["newer"] = {1, 2};
+        put("pool.json", pools);
+        auto server = wire::make_key_pair(), own = wire::make_key_pair();
+        REQUIRE(fake.session.logins().save({"tcp://gpu.example:1", {server.public_key, own}}));
+        REQUIRE(fake.session.logins().renew(address, server.public_key));
+        CHECK(at("pool.json")["newer"] == 7);
+        CHECK(at("pool.json")["pools"][0]["newer"] == json{1, 2});
+        CHECK(at("pool.json")["pools"][0]["server_key"] == server.public_key);
+        REQUIRE(fake.session.logins().save({address, {server.public_key, own}}));  // with another key
+        CHECK_FALSE(at("pool.json").dump().find("[1,2]") != std::string::npos);
+    }
+    SECTION("of budgets, as long as they are the same") {
+        REQUIRE(fake.tnr({"budget", "set", "50/month"}) == 0);
+        REQUIRE(fake.tnr({"budget", "set", "5/day", "--provider", "local"}) == 0);
+        json budgets = at("budgets.json");
+        for (auto& each : budgets) each["newer"] = true;
+        put("budgets.json", budgets);
+        REQUIRE(fake.tnr({"budget", "set", "6/day", "--provider", "local"}) == 0);
+        CHECK(at("budgets.json")[0]["newer"] == true);
+        CHECK_FALSE(at("budgets.json")[1].contains("newer"));
+    }
 }
 
 TEST_CASE("the command line comes before the machine, the environment and the file, in this order", "[cli][config]") {

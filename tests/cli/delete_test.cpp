@@ -229,3 +229,44 @@ TEST_CASE("delete tells what the machine has cost, which is remembered without i
     CHECK(seen.back().state == MachineState::gone);
     CHECK(seen.back().gpu == "h100");
 }
+
+// Ordered on another computer, or by a start that was killed and whose record is lost.
+TEST_CASE("delete finds the key and the firewall of a machine that nobody has a record of", "[cli][delete]") {
+    test::FakeSession fake;
+    auto& left = fake.world.leftovers;
+    left = {{"k-1", "SSH key tnr-demo"}, {"f-1", "firewall tnr-demo"}};
+    SECTION("and removes them where it is told not to ask") {
+        CHECK(fake.tnr({"delete", "demo", "--yes"}) == 0);
+        CHECK(fake.out.str() ==
+              "Removed what was left of 'demo': SSH key tnr-demo, firewall tnr-demo at provider local\n");
+        CHECK(left.empty());
+        CHECK(fake.tnr({"delete", "demo", "--yes"}) == 1);
+        CHECK(fake.err.str().find("there is no machine called 'demo'") != std::string::npos);
+    }
+    SECTION("and asks before, for another computer may be about to make its machine") {
+        CHECK(fake.tnr({"delete", "demo"}) == 2);
+        CHECK(fake.err.str().find("delete what is left of 'demo': SSH key tnr-demo, ") != std::string::npos);
+        fake.session.in_is_terminal = true;
+        fake.in.str("n\n");
+        CHECK(fake.tnr({"delete", "demo"}) == 1);
+        CHECK(fake.err.str().find("firewall tnr-demo at provider local\nRemove that? [y/N]") != std::string::npos);
+        CHECK(left.size() == 2);
+    }
+    SECTION("and changes nothing in a dry run") {
+        CHECK(fake.tnr({"delete", "demo", "--dry-run"}) == 0);
+        CHECK(fake.out.str().find("Would remove what is left of 'demo': SSH key tnr-demo") == 0);
+        CHECK(left.size() == 2);
+    }
+    SECTION("and names them in its document") {
+        auto document = fake.document({"delete", "demo", "--yes"});
+        CHECK(document["machines"][0]["existed"] == false);
+        CHECK(document["machines"][0]["deleted"] == true);
+        CHECK(document["machines"][0]["leftovers"] == nlohmann::json({"SSH key tnr-demo", "firewall tnr-demo"}));
+    }
+    SECTION("and leaves those of a machine that exists to its provider") {
+        fake.start_demo();
+        CHECK(fake.tnr({"delete", "demo", "--yes"}) == 0);
+        CHECK(fake.out.str().starts_with("Deleted 'demo' and its disk"));
+        CHECK(left.size() == 2);
+    }
+}

@@ -32,6 +32,7 @@ struct FakeWorld {
     double price = 0.25;
     std::optional<Costs> costs;  // what it says has been spent; nothing: it does not tell
     std::vector<Snapshot> snapshots;
+    std::vector<Leftover> leftovers;  // of whichever machine is asked for
     std::vector<int> open_ports;
     bool has_firewall = true;
     // The pool.
@@ -153,6 +154,12 @@ public:
     Result<> destroy(const std::string& id) override {
         world_.destroyed.push_back(id);
         world_.machines.erase(id);
+        return Ok{};
+    }
+
+    Result<std::vector<Leftover>> leftovers(const std::string&) override { return world_.leftovers; }
+    Result<> remove_leftover(const Leftover& leftover) override {
+        std::erase_if(world_.leftovers, [&](const Leftover& each) { return each.id == leftover.id; });
         return Ok{};
     }
 

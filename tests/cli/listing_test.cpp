@@ -1,6 +1,7 @@
 // -o and --columns, which are the same for every command that lists things.
 #include "cli/listing.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cli/json_out.hpp"
@@ -40,13 +41,33 @@ TEST_CASE("an output or a column that there is not is named, and the nearest bes
     CHECK(json::parse(fake.out.str())["errors"][0]["kind"] == "usage");
 }
 
+TEST_CASE("whatever a cloud calls a machine, no list makes a terminal obey it", "[cli][listing]") {
+    test::FakeSession fake;
+    const std::string name = "a\033[2J\r\n\tb\u009b31m\177\u202ec\u0085";
+    fake.world.machines["i-1"] = {.id = "i-1", .name = name, .state = MachineState::running, .offer = name};
+    for (const char* format : {"table", "wide", "json", "yaml", "name"}) {
+        CAPTURE(format);
+        REQUIRE(fake.tnr({"status", "-o", format}) == 0);
+        const std::string said = fake.out.str() + fake.err.str();
+        for (const char* obeyed : {"\033", "\r", "\t", "\177", "\u009b", "\u0085", "\u202e"})
+            CHECK(said.find(obeyed) == std::string::npos);
+        const std::string hints = fake.err.str();
+        CHECK(std::count(hints.begin(), hints.end(), '\n') <= 1);
+    }
+    CHECK(fake.document({"status"})["machines"][0]["name"] == name);
+    fake.world.machines["i-1"].name = std::string(10'000'000, 'x');
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.out.str().size() + fake.err.str().size() < 10'000);
+}
+
 TEST_CASE("YAML says what JSON says, as another reader understands it", "[cli][listing]") {
-    json document = {
-        {"empty", json::array()},
-        {"none", nullptr},
-        {"words", {"plain", "true", "no", "1.5", "", "a: b", "- x", "#c", "tab\t\"q\"\\", "Grüße 😀", "2026-01-02"}},
-        {"list", {{{"a", 1}, {"b", {{"c", {1, {2, 3}}}}}}, json::object(), {{"yes", true}}}},
-        {"number", 0.1}};
+    json document = {{"empty", json::array()},
+                     {"none", nullptr},
+                     {"words",
+                      {"plain", "true", "no", "1.5", "", "a: b", "- x", "#c", "tab\t\"q\"\\", "Grüße 😀",
+                       "\u009b\u202e\177", "2026-01-02"}},
+                     {"list", {{{"a", 1}, {"b", {{"c", {1, {2, 3}}}}}}, json::object(), {{"yes", true}}}},
+                     {"number", 0.1}};
     test::TemporaryFolder folder;
     test::write_text(folder / "document.yaml", cli::to_yaml(document));
     test::write_text(folder / "document.json", document.dump());

@@ -117,6 +117,29 @@ TEST_CASE("read-only folders are copied into again, by who is not root", "[sync]
     CHECK((look(world.there / "tree").st_mode & 0777) == 0555);
 }
 
+TEST_CASE("a device, a pipe or a socket is not replaced by a file or a link, unless --delete says so", "[sync]") {
+    World world(each_way());
+    fs::create_directories(world.here / "tree");
+    fs::create_directories(world.there / "tree");
+    const std::string place = world.there / "tree/name", source = world.here / "tree",
+                      to = "m:" + (world.there / "tree");
+    if (GENERATE(false, true))
+        fs::create_symlink("nowhere", world.here / "tree/name");
+    else
+        test::write_text(world.here / "tree/name", "content");
+    REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
+    for (bool dry : {true, false}) {
+        world.options.dry_run = dry;
+        auto refused = world.copy(source, to);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what.find("m:" + place + " is a device, pipe or socket there") == 0);
+        CHECK(S_ISFIFO(look(place).st_mode));
+    }
+    world.options.remove_extra = true;
+    CHECK(world.copied(source, to).files == 1);
+    CHECK_FALSE(S_ISFIFO(look(place).st_mode));
+}
+
 TEST_CASE("what --delete cannot remove is told", "[sync]") {
     if (::geteuid() != 0) {
         WARN("only root can log in as somebody else: not tested");

@@ -159,26 +159,31 @@ public:
                 return bool(ended);
             });
             if (!known_there) return known_there.error();
-            if (!*known_there) return sweep(id->region, "");
+            if (!*known_there) return remove_all(left_in(api_, id->region, ""));
             if (auto gone = wait_for(api_, world_, *id, {"terminated"}); !gone) return gone;
             auto found = instances(api_, id->region, {{"InstanceId.1", id->id}});
             if (!found) return found.error();
-            return sweep(id->region, found->empty() ? "" : found->front().machine.name);
+            return remove_all(left_in(api_, id->region, found->empty() ? "" : found->front().machine.name));
         });
     }
 
     // Of whatever region the order was for.
-    Result<> remove_leftovers(const std::string& name) override {
-        auto places = in_all_regions<std::string>(
-            api_, world_, [&](Api& api, const std::string& region) -> Result<std::vector<std::string>> {
-                auto left = groups(api, region, name);
-                if (!left) return left.error();
-                return std::vector<std::string>(left->empty() ? 0 : 1, region);
-            });
-        if (!places) return places.error();
-        for (const auto& region : *places)
-            if (auto swept = understood("AWS", [&] { return sweep(region, name); }); !swept) return swept;
-        return Ok{};
+    Result<std::vector<Leftover>> leftovers(const std::string& machine) override {
+        return in_all_regions<Leftover>(
+            api_, world_, [&](Api& api, const std::string& region) { return left_in(api, region, machine); });
+    }
+    Result<> remove_leftover(const Leftover& leftover) override {
+        const size_t slash = leftover.id.find('/');
+        const std::string region = leftover.id.substr(0, slash);
+        auto removed = http::poll(world_, group_seconds_max, [&]() -> Result<bool> {
+            auto done = remove_group(api_, region, leftover.id.substr(slash + 1));
+            if (!done) return done.error();
+            return *done == Removed::yes;
+        });
+        if (!removed) return removed.error();
+        if (*removed) return Ok{};
+        return Error{Error::Kind::remote, "the " + leftover.what + " is still in use",
+                     "it costs nothing; what uses it is shown at https://console.aws.amazon.com/ec2"};
     }
 
     Result<> resize(const std::string& text, const std::string& offer) override {
@@ -256,7 +261,7 @@ public:
             for (const auto& period : dated->body.at("ResultsByTime")) {
                 const Json& total = period.at("Total").at("UnblendedCost");
                 costs.currency = total.at("Unit");
-                costs.this_month = costs.this_month.value_or(0) + std::stod(total.at("Amount").get<std::string>());
+                costs.this_month = costs.this_month.value_or(0) + http::balance_in(total.at("Amount"));
             }
             return costs;
         });
@@ -391,29 +396,20 @@ private:
         return machine;
     }
 
-    // Removes the groups of a machine that is no more; "": of all such machines of that region.
-    Result<> sweep(const std::string& region, const std::string& machine) {
-        auto alive = instances(api_, region, {{"Filter.1.Name", "tag-key"}, {"Filter.1.Value.1", tag_name}});
+    // The groups of a machine that is no more; "": of all such machines of that region.
+    static Result<std::vector<Leftover>> left_in(Api& api, const std::string& region, const std::string& machine) {
+        std::vector<Leftover> left;
+        auto found = groups(api, region, machine);
+        if (!found) return found.error();
+        if (found->empty()) return left;
+        auto alive = instances(api, region, {{"Filter.1.Name", "tag-key"}, {"Filter.1.Value.1", tag_name}});
         if (!alive) return alive.error();
-        auto left = groups(api_, region, machine);
-        if (!left) return left.error();
-        for (const auto& group : *left) {
-            const bool needed = std::any_of(alive->begin(), alive->end(), [&](const Instance& other) {
-                return !other.ended && other.machine.name == group.machine;
-            });
-            if (needed) continue;
-            auto removed = http::poll(world_, group_seconds_max, [&]() -> Result<bool> {
-                auto done = remove_group(api_, region, group.id);
-                if (!done) return done.error();
-                return *done == Removed::yes;
-            });
-            if (!removed) return removed.error();
-            if (!*removed)
-                return Error{Error::Kind::remote,
-                             "the security group " + group.id + " in " + region + " is still in use",
-                             "it costs nothing; what uses it is shown at https://console.aws.amazon.com/ec2"};
-        }
-        return Ok{};
+        for (const auto& group : *found)
+            if (std::none_of(alive->begin(), alive->end(), [&](const Instance& other) {
+                    return !other.ended && other.machine.name == group.machine;
+                }))
+                left.push_back({region + "/" + group.id, "security group " + group.id + " in " + region});
+        return left;
     }
 
     CloudWorld world_;

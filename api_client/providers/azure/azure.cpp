@@ -210,14 +210,16 @@ public:
     }
 
     // A group of that name that is not ours is none.
-    Result<> remove_leftovers(const std::string& name) override {
-        return understood("Azure", [&]() -> Result<> {
-            auto group = arm_.get(group_path(group_of(name)));
-            if (!group && group.error().kind != Error::Kind::not_found) return group.error();
-            if (!group || tag_in(*group).empty()) return Ok{};
-            return is_going(*group) ? wait_until_gone(group_of(name)) : remove_group(group_of(name));
+    Result<std::vector<Leftover>> leftovers(const std::string& machine) override {
+        const std::string name = group_of(machine);
+        auto group = arm_.get(group_path(name));
+        if (!group && group.error().kind != Error::Kind::not_found) return group.error();
+        return understood("Azure", [&]() -> Result<std::vector<Leftover>> {
+            if (!group || tag_in(*group).empty()) return std::vector<Leftover>{};
+            return std::vector<Leftover>{{name, "resource group " + name}};
         });
     }
+    Result<> remove_leftover(const Leftover& leftover) override { return destroy(leftover.id); }
 
     Result<> resize(const std::string& id, const std::string& offer) override {
         auto now = machine(id);
@@ -306,7 +308,7 @@ public:
                 if (columns[i].at("name") == "Currency" && !rows.empty()) costs.currency = rows[0].at(i);
                 if (columns[i].at("name") != "Cost") continue;
                 costs.this_month = 0;  // no row: nothing was billed
-                for (const auto& row : rows) *costs.this_month += row.at(i).get<double>();
+                for (const auto& row : rows) *costs.this_month += http::balance_in(row.at(i));
             }
             return costs;
         });

@@ -26,6 +26,9 @@ std::string tag_of(const std::string& machine) {
 std::string allow_rule(const std::string& machine) {
     return "tnr-allow-" + machine;
 }
+std::string description_of_rules(const std::string& machine) {
+    return "made by tnr for machine " + machine;
+}
 std::string deny_rule(const std::string& machine) {
     return "tnr-deny-" + machine;
 }
@@ -98,7 +101,7 @@ public:
             if (auto ruled = ensure_rules(order.name); !ruled) return ruled.error();
             auto made = insert_somewhere(order, *offer, *disk, *all);
             // A refusal is certain; a broken connection is not, and its machine would want its rules.
-            if (!made && made.error().kind != Error::Kind::network) (void)sweep(order.name);
+            if (!made && made.error().kind != Error::Kind::network) (void)remove_leftovers(order.name);
             return made;
         });
     }
@@ -149,17 +152,33 @@ public:
             const Place place = place_of(id);
             auto instance = google_.call("GET", place.path());
             if (!instance && instance.error().kind != Error::Kind::not_found) return instance.error();
-            if (!instance) return sweep(place.name);
+            if (!instance) return remove_leftovers(place.name);
             auto deleted = google_.call("DELETE", place.path() + "?requestId=" + http::new_uuid());
             if (!deleted && deleted.error().kind != Error::Kind::not_found) return deleted.error();
             if (deleted)  // its rules are still used until then
                 if (auto done = google_.wait(*deleted); !done) return done;
-            return sweep(instance->value("labels", Json::object()).value(label, place.name));
+            return remove_leftovers(instance->value("labels", Json::object()).value(label, place.name));
         });
     }
 
-    Result<> remove_leftovers(const std::string& name) override {
-        return understood("Google", [&] { return sweep(name); });
+    // Rules have no labels; what they are for is in their description.
+    Result<std::vector<Leftover>> leftovers(const std::string& machine) override {
+        auto alive = machines();
+        if (!alive) return alive.error();
+        return understood("Google", [&]() -> Result<std::vector<Leftover>> {
+            std::vector<Leftover> left;
+            if (has(*alive, machine)) return left;
+            for (const auto& rule : {allow_rule(machine), deny_rule(machine)}) {
+                auto there = google_.call("GET", "/global/firewalls/" + rule);
+                if (!there && there.error().kind != Error::Kind::not_found) return there.error();
+                if (there && there->value("description", "") == description_of_rules(machine))
+                    left.push_back({rule, "firewall rule " + rule});
+            }
+            return left;
+        });
+    }
+    Result<> remove_leftover(const Leftover& leftover) override {
+        return google_.remove("/global/firewalls/" + leftover.id);
     }
 
     Result<> resize(const std::string& id, const std::string& offer) override {
@@ -365,7 +384,7 @@ private:
         auto there = google_.call("GET", "/global/firewalls/" + name);
         if (there || there.error().kind != Error::Kind::not_found) return there ? Result<>(Ok{}) : there.error();
         what.update({{"name", name},
-                     {"description", "made by tnr for machine " + machine},
+                     {"description", description_of_rules(machine)},
                      {"network", "global/networks/default"},
                      {"direction", "INGRESS"},
                      {"priority", priority},
@@ -384,17 +403,6 @@ private:
         if (!allow) return allow;
         return ensure_rule(deny_rule(machine), machine, deny_priority,
                            {{"denied", Json::array({{{"IPProtocol", "all"}}})}});
-    }
-
-    // Removes the rules of a machine that is no more.
-    Result<> sweep(const std::string& machine) {
-        auto alive = machines();
-        if (!alive) return alive.error();
-        for (const auto& other : *alive)
-            if (other.name == machine) return Ok{};
-        for (const auto& rule : {allow_rule(machine), deny_rule(machine)})
-            if (auto removed = google_.remove("/global/firewalls/" + rule); !removed) return removed;
-        return Ok{};
     }
 
     CloudWorld world_;

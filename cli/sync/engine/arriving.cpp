@@ -56,8 +56,12 @@ Arriving::Arriving(uint32_t index, Item item, Place place, bool replaces_folder)
     : index_(index), item_(std::move(item)), place_(std::move(place)), replaces_folder_(replaces_folder) {}
 
 Arriving::~Arriving() {
-    if (temporary_.empty() || (at_ >= resume_bytes_min && item_.size >= resume_bytes_min)) return;
-    ::unlinkat(place_.fd(), temporary_.c_str(), 0);
+    if (at_ < resume_bytes_min || item_.size < resume_bytes_min) throw_away();
+}
+
+void Arriving::throw_away() {
+    if (!temporary_.empty()) ::unlinkat(place_.fd(), temporary_.c_str(), 0);
+    temporary_.clear();
 }
 
 int Arriving::open(Names& names) {

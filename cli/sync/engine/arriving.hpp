@@ -42,6 +42,8 @@ public:
     // Whether all of it is here and right.
     bool whole(std::string_view digest);
     int settle();
+    // It is no part of what is going to be there: nobody goes on with it.
+    void throw_away();
 
     uint32_t index() const { return index_; }
     bool has_old() const { return static_cast<bool>(old_); }

@@ -246,7 +246,7 @@ Error Destination::clash(uint32_t index, Kind there) const {
         return kind == Kind::folder ? "a folder"
                : kind == Kind::link ? "a link"
                : kind == Kind::file ? "a file"
-                                    : "no file";
+                                    : "a device, pipe or socket";
     };
     const char *at_this_end = settings_.here ? " here" : " there", *at_the_other = settings_.here ? " there" : " here";
     return {Error::Kind::remote,
@@ -261,6 +261,8 @@ Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there
         if (!settings_.remove_extra) return clash(index, Kind::folder);
         entry.replaces_folder = true;
     }
+    // Renaming over /dev/null would be the end of it.
+    if (there && there->kind == Kind::other && !settings_.remove_extra) return clash(index, Kind::other);
     if (!there || !same_content(*there, entry.item)) return true;
     if (there->mode == entry.item.mode || settings_.dry_run) return false;
     auto where = place(index);
@@ -329,7 +331,8 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
     if (!found) return found.error();
     const Item& item = entries_[index].item;
     bool folder_there = *found && (*found)->kind == Kind::folder;
-    if (folder_there && !settings_.remove_extra) return clash(index, Kind::folder);
+    const bool in_the_way = folder_there || (*found && (*found)->kind == Kind::other);
+    if (in_the_way && !settings_.remove_extra) return clash(index, (*found)->kind);
     if (settings_.dry_run && !*found) return true;
     auto where = place(index);
     if (!where) return where.error();

@@ -277,6 +277,12 @@ private:
         return tell_next();
     }
 
+    // The sender has given it up: the file has changed while it was read, or cannot be read any more.
+    void drop_arriving() {
+        if (arriving_) arriving_->throw_away();
+        arriving_.reset();
+    }
+
     bool is_wanted(uint64_t index) {
         return index < destination_.size() && destination_[static_cast<uint32_t>(index)].state != Entry::State::settled;
     }
@@ -291,7 +297,7 @@ private:
         auto at = static_cast<uint32_t>(index);
         bool again = arriving_ && arriving_->index() == index;  // it has become small
         if (!fields.good() || !is_wanted(index) || (arriving_ && !again) || (item.mode & ~0777u)) return nonsense();
-        arriving_.reset();
+        drop_arriving();
         if (digest != digest_of(content)) return damaged(at);
         auto where = destination_.place_to_write(at);
         if (!where) return where.error();
@@ -314,7 +320,7 @@ private:
             item.size > INT64_MAX)
             return nonsense();
         auto at = static_cast<uint32_t>(index);
-        arriving_.reset();
+        drop_arriving();
         auto where = destination_.place_to_write(at);
         if (!where) return where.error();
         arriving_ = std::make_unique<Arriving>(at, item, *where, destination_[at].replaces_folder);
@@ -351,7 +357,7 @@ private:
         Entry& entry = destination_[index];
         if (!arriving_->whole(digest)) {
             bool compared = entry.state == Entry::State::comparing;
-            arriving_.reset();
+            drop_arriving();
             if (!compared) return damaged(index);
             --comparing_;  // a wrong match, or the old file has changed
             return want(index);
@@ -374,7 +380,7 @@ private:
     Result<> hear_dropped(Fields& fields) {
         uint64_t index = fields.number();
         if (!fields.good() || !is_wanted(index) || (arriving_ && arriving_->index() != index)) return nonsense();
-        arriving_.reset();
+        drop_arriving();
         return settled(index, false);
     }
 

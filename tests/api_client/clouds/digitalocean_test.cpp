@@ -189,6 +189,22 @@ TEST_CASE("digitalocean: lists of many pages are read to their end", "[clouds][d
     CHECK(cloud.count("GET", "/v2/droplets") >= 3);
 }
 
+TEST_CASE("digitalocean: what an order that was cut off has left is found by the machine's name",
+          "[clouds][digitalocean]") {
+    DigitalOceanWorld cloud;
+    auto provider = cloud.provider();
+    Order other = cloud.droplet("other");
+    other.authorised_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA other";
+    REQUIRE(provider->create(other));
+    cloud.fail_next({{"method", "POST"}, {"path", "/droplets$"}, {"kind", "reset"}, {"times", 99}});
+    CHECK(provider->create(cloud.droplet("demo")).error().kind == Error::Kind::network);
+    cloud.ask("knobs", {{"no_faults", true}});
+    CHECK(remove_what_is_left(*provider, "demo") ==
+          std::vector<std::string>{"SSH key tnr-demo", "firewall tnr-demo", "tag tnr-machine:demo"});
+    CHECK(provider->leftovers("other")->empty());  // a machine that is there needs them
+    CHECK(provider->leftovers("nosuch")->empty());
+}
+
 TEST_CASE("digitalocean: a list whose pages come again is an Error, soon", "[clouds][digitalocean]") {
     auto list_says = [](const std::string& next) {
         DigitalOceanWorld cloud;

@@ -216,6 +216,20 @@ TEST_CASE("hetzner: a machine deleted in the web console is gone, and destroying
     CHECK(cloud.ask("left") == json({"other", "tnr-other"}));  // the key was the first one's
 }
 
+TEST_CASE("hetzner: what an order that was cut off has left is found by the machine's name", "[clouds][hetzner]") {
+    HetznerWorld cloud;
+    auto provider = cloud.provider();
+    Order other = cloud.order("other");
+    other.authorised_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA other";
+    REQUIRE(provider->create(other));
+    cloud.fail_next({{"method", "POST"}, {"path", "/servers$"}, {"kind", "reset"}, {"times", 99}});
+    CHECK(provider->create(cloud.order("demo")).error().kind == Error::Kind::network);
+    cloud.ask("knobs", {{"no_faults", true}});
+    CHECK(remove_what_is_left(*provider, "demo") == std::vector<std::string>{"SSH key tnr-demo", "firewall tnr-demo"});
+    CHECK(provider->leftovers("other")->empty());  // a machine that is there needs them
+    CHECK(provider->leftovers("nosuch")->empty());
+}
+
 TEST_CASE("hetzner: a list whose pages come again is an Error, soon", "[clouds][hetzner]") {
     HetznerWorld cloud;
     cloud.fail_next({{"path", "/servers$"},

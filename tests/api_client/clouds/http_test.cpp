@@ -321,6 +321,10 @@ TEST_CASE("a certificate must be one that we trust", "[http]") {
     INFO((accepted ? "" : accepted.error().what));
     REQUIRE(accepted);
     CHECK(accepted->status == 200);
+    // The same one, of a server that has another name than it.
+    auto misnamed = client.send({.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/echo"});
+    REQUIRE_FALSE(misnamed);
+    CHECK(misnamed.error().what.find("the certificate of 127.0.0.1") == 0);
 }
 
 TEST_CASE("requests go through the proxy that the environment names", "[http]") {
@@ -328,7 +332,7 @@ TEST_CASE("requests go through the proxy that the environment names", "[http]") 
     const Environment set("https_proxy", proxy.url().c_str()), none("no_proxy", nullptr), None("NO_PROXY", nullptr);
     http::Client client({});
     // The proxy is asked for a tunnel, and makes none.
-    auto reply = client.send({.url = "https://127.0.0.2:1/anything"});
+    auto reply = client.send({.url = "https://127.0.0.1:1/anything"});
     REQUIRE_FALSE(reply);
     INFO(reply.error().what);
     CHECK(reply.error().what.find("CONNECT") != std::string::npos);
@@ -358,7 +362,7 @@ TEST_CASE("what is meant for this computer goes through no proxy, which would be
     REQUIRE(client.send({.method = "POST", .url = server.url() + "/echo", .body = "{}"}));
     CHECK(client.send({.method = "POST", .url = server.url() + "/echo", .body = "{}"})->status == 200);
     // There is no server at that address, and the proxy would have said so by its own status.
-    auto nobody = http::Client({}, {.tries_max = 1}).send({.url = "http://127.0.0.2:1/anything"});
+    auto nobody = http::Client({}, {.tries_max = 1}).send({.url = "http://127.0.0.1:1/anything"});
     REQUIRE_FALSE(nobody);
     CHECK(nobody.error().kind == Error::Kind::network);
 }
@@ -412,8 +416,12 @@ TEST_CASE("a price is an amount of money, or none", "[http]") {
     CHECK(http::amount_in(7) == 7);
     for (const http::Json& none :
          {http::Json("nan"), http::Json("inf"), http::Json("-1"), http::Json(-0.5), http::Json(""), http::Json("free"),
-          http::Json(nullptr), http::Json("1e999"), http::Json::array()})
+          http::Json(nullptr), http::Json("1e999"), http::Json::array(), http::Json("1e308"), http::Json(1e308),
+          http::Json("5 EUR"), http::Json("1,5"), http::Json("0x10"), http::Json("1-2"), http::Json(true)})
         CHECK_THROWS_AS(http::amount_in(none), std::exception);
+    CHECK(http::balance_in("-12.50") == -12.5);  // credit
+    CHECK(http::balance_in(-3) == -3);
+    for (const char* none : {"nan", "-inf", "-1e308", "12.50 USD", ""}) CHECK_THROWS(http::balance_in(none));
 }
 
 TEST_CASE("a token with a line break in it is refused, and begins no header of its own", "[http]") {

@@ -115,6 +115,19 @@ void live_without_prices(World& cloud, const Order& order, const nlohmann::json&
     CHECK(cloud.ask("left") == nlohmann::json::array());
 }
 
+// What there is of a machine that has not come to be, in a few words each, sorted. Then it is removed.
+inline std::vector<std::string> remove_what_is_left(Provider& provider, const std::string& name) {
+    auto left = provider.leftovers(name);
+    REQUIRE(left);
+    std::vector<std::string> words;
+    for (const auto& each : *left) words.push_back(each.what);
+    for (int times = 0; times < 2; ++times)  // what is gone counts as removed
+        for (const auto& each : *left) REQUIRE(provider.remove_leftover(each));
+    CHECK(provider.leftovers(name)->empty());
+    std::sort(words.begin(), words.end());
+    return words;
+}
+
 // Looks until the machine is in that state.
 inline Machine wait_until(Provider& provider, const std::string& id, MachineState state) {
     for (int looks = 0; looks < 20; ++looks) {

@@ -206,6 +206,34 @@ TEST_CASE("a file that changes while it is read never arrives mixed", "[sync][en
     CHECK(test::read_text(to / "file") == test::read_text(from / "file"));
 }
 
+TEST_CASE("of a large file that changes on the way, or goes away, no part is left", "[sync][engine]") {
+    test::TemporaryFolder to;
+    const uint64_t size = sync::resume_bytes_min + 9;
+    auto begin = [&] { return message(sync::Says::begin).number(1).number(size).number(0644).time(1, 0); };
+    std::vector<sync::Message> messages = {entry(0, "", sync::Kind::folder),
+                                           entry(1, "log", sync::Kind::file, "", size),
+                                           message(sync::Says::list_end).number(0).number(0), begin(),
+                                           message(sync::Says::zeros).number(sync::resume_bytes_min)};
+    SECTION("it is begun anew, and given up") {
+        messages.push_back(begin());
+        messages.push_back(message(sync::Says::zeros).number(sync::resume_bytes_min));
+        messages.push_back(message(sync::Says::dropped).number(1));
+        REQUIRE(receive_from(messages, to / "copy"));
+        CHECK(names_in(to / "copy") == 0);
+    }
+    SECTION("it has become small") {
+        messages.push_back(small(1, "short"));
+        REQUIRE(receive_from(messages, to / "copy"));
+        CHECK(names_in(to / "copy") == 1);
+        CHECK(test::read_text(to / "copy/log") == "short");
+    }
+    SECTION("but when the connection breaks the next run goes on with it") {
+        REQUIRE_FALSE(receive_from(messages, to / "copy"));
+        CHECK(names_in(to / "copy") == 1);
+        CHECK_FALSE(fs::exists(to / "copy/log"));
+    }
+}
+
 namespace {
 
 int mode_at(const std::string& path) {
