@@ -21,9 +21,8 @@ constexpr const char* ledger_schema = R"(
     CREATE INDEX IF NOT EXISTS open_claims ON claims (id) WHERE ended_ms IS NULL;
 )";
 
-// Servers before this version kept the time until which all open claims were in use in the table `alive`. It stays: one may
+// Earlier servers kept the time until which all open claims were in use in the table `alive`. It stays: one may
 // still be running when another command updates the file.
-constexpr int ledger_version = 2;
 constexpr const char* to_version_1 = R"(
     ALTER TABLE claims ADD COLUMN node TEXT NOT NULL DEFAULT '';
     ALTER TABLE claims ADD COLUMN until_ms INTEGER NOT NULL DEFAULT 0;
@@ -54,10 +53,10 @@ int64_t version_of(sqlite3* database) {
 
 // Two processes may come to it at once: the second finds it done.
 Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
-    if (version_of(database) == ledger_version) return Ok{};
+    if (version_of(database) == sqlite_ledger_version) return Ok{};
     Transaction together(database);
     const int64_t version = version_of(database);
-    if (version > ledger_version)
+    if (version > sqlite_ledger_version)
         return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
     int64_t becomes = 0;
     for (const char* step : {to_version_1, to_version_2})

@@ -91,7 +91,7 @@ Result<> write_whole_file(const std::string& path, const std::string& content) {
     return Ok{};
 }
 
-// Sound, and ours.
+// Sound, ours, and understood.
 Result<> check_backup(sqlite3* database, const std::string& file) {
     const Error foreign{Error::Kind::usage, file + " is no backup of tnr-gpu-server",
                         "`tnr-gpu-server backup FILE` makes one"};
@@ -101,6 +101,9 @@ Result<> check_backup(sqlite3* database, const std::string& file) {
         return Error{Error::Kind::usage, file + " is damaged: " + whole.text(0), "use another backup"};
     Statement key(database, "SELECT count(*) FROM backup WHERE name = 'server.key'", {});
     if (!key.next() || key.number(0) != 1) return foreign;
+    Statement version(database, "PRAGMA user_version", {});
+    if (version.next() && version.number(0) > sqlite_ledger_version)
+        return Error{Error::Kind::usage, file + " was written by a newer tnr-gpu-server", "update this one"};
     return Ok{};
 }
 
@@ -116,10 +119,8 @@ Result<> set_aside(const fs::path& folder) {
     return Ok{};
 }
 
-// The table of files leaves the copy. Kept whole: names are ours, and without a way out of the folder.
-Result<> put_back(const fs::path& folder, sqlite3* backup) {
-    const auto fresh = (folder / "pool.db.new").string();
-    unlink(fresh.c_str());
+// The table of files leaves the copy.
+Result<> write_database(const std::string& fresh, sqlite3* backup) {
     if (auto made = write_whole_file(fresh, ""); !made) return made;
     {
         auto database = open_file(fresh, SQLITE_OPEN_READWRITE);
@@ -129,6 +130,22 @@ Result<> put_back(const fs::path& folder, sqlite3* backup) {
         constexpr const char* not_kept = "DROP TABLE backup; DROP TABLE IF EXISTS pool_identity";
         if (sqlite3_exec(database->get(), not_kept, nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(database->get(), "restoring");
+    }
+    auto ledger = open_sqlite_ledger(fresh);  // brings an older one up to date
+    if (!ledger) return ledger.error();
+    return Ok{};
+}
+
+// Kept whole: names are ours, and without a way out of the folder. Nothing there is touched before the copy is sound.
+Result<> put_back(const fs::path& folder, sqlite3* backup) {
+    const auto fresh = (folder / "pool.db.new").string();
+    const auto discard = [&fresh] {
+        for (const char* more : {"", "-wal", "-shm"}) unlink((fresh + more).c_str());
+    };
+    discard();
+    if (auto made = write_database(fresh, backup); !made) {
+        discard();
+        return made;
     }
     if (auto aside = set_aside(folder); !aside) return aside;
     Statement row(backup, "SELECT name, content FROM backup", {});
@@ -190,7 +207,6 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
         return Error{Error::Kind::usage, folder->database() + " is there already",
                      "--replace keeps it as " + folder->database() + ".before-restore"};
     if (auto put = put_back(folder->path(), backup->get()); !put) return put;
-    if (auto ledger = open_sqlite_ledger(folder->database()); !ledger) return ledger.error();
     out << "Restored " << file << " to " << folder->path().string() << "\n";
     return Ok{};
 }

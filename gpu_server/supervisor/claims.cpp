@@ -16,11 +16,12 @@ using nlohmann::json;
 
 Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options)
     : loop_(loop), gpus_(gpus), workers_(workers), books_(books), options_(std::move(options)) {
-    workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
-                 [this](Worker& worker, bool away) { client_away(worker, away); },
-                 [this](Worker& worker, const WorkerUse& use) { worker_used(worker, use); },
+    workers_.on({[this](Worker& worker) { worker_ready(worker); },
+                 [this](Worker& worker) { return client_connected(worker); },
+                 [this](Worker& worker, bool away) { return client_away(worker, away); },
+                 [this](Worker& worker, const WorkerUse& use) { return worker_used(worker, use); },
+                 [this](Worker& worker, const MemoryBack& back) { return memory_returned(worker, back); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
-                 [this](Worker& worker, const MemoryBack& back) { memory_returned(worker, back); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
     gpus_.on_change([this] {
         if (options_.pool) options_.pool->changed();

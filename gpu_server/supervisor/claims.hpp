@@ -287,13 +287,14 @@ private:
     Session* session_of(const Worker& worker, Claim** claim = nullptr);
     void tell_sharing(const Claim& claim, const Session& session, bool shared);
 
+    // False: what it says cannot be true.
+    bool client_connected(Worker& worker);
+    bool worker_used(Worker& worker, const WorkerUse& use);
+    bool client_away(Worker& worker, bool away);
+    bool memory_returned(Worker& worker, const MemoryBack& back);
     void worker_ready(Worker& worker);
-    void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
-    void worker_used(Worker& worker, const WorkerUse& use);
-    void client_away(Worker& worker, bool away);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
-    void memory_returned(Worker& worker, const MemoryBack& back);
     void ask_back(Claim& claim, const Session& wanting, const MemoryWish& wish);
     bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
     void try_held(Claim& claim);

@@ -52,7 +52,8 @@ bool Exchange::lend(Worker& worker, const Lend& lent, UniqueFd file) {
     } else {
         if (lent.device >= worker.gpus.size()) return false;
         thing.gpu = worker.gpus[lent.device];
-        thing.bytes = std::min(lent.bytes, gpus_.at(thing.gpu).memory.size());
+        thing.bytes = lent.bytes;
+        if (thing.bytes > gpus_.at(thing.gpu).memory.size()) return false;
     }
     thing.file = std::move(file);
     auto of_claim = of_claim_.find(claim);
@@ -98,8 +99,10 @@ bool Exchange::withdraw(Worker& worker, const Withdraw& mine) {
 }
 
 bool Exchange::take_back(Worker& worker, const std::string& name) {
-    auto found = things_.find({claim_of_(worker), name});
-    if (found == things_.end()) return true;  // a claim that ends
+    const int64_t claim = claim_of_(worker);
+    if (claim == 0) return true;  // one that ends
+    auto found = things_.find({claim, name});
+    if (found == things_.end()) return false;
     auto borrower = found->second.borrowers.find(&worker);
     if (borrower == found->second.borrowers.end()) return false;
     if (--borrower->second == 0) found->second.borrowers.erase(borrower);

@@ -207,6 +207,9 @@ inline constexpr milliseconds ledger_synced_every{2'000};
 // What a claim's workers may say that it moved, each way in bytes, and for how many milliseconds it worked: they are fed by
 // strangers, and sums of it must stay numbers.
 inline constexpr int64_t claim_use_max = int64_t{1} << 60;
+// And what none can have moved, whatever its network; and how much sooner it may have begun than we noted.
+inline constexpr double bytes_moved_per_ms_max = 1e9;
+inline constexpr milliseconds use_told_early{1'000};
 // A worker that has work says so every heartbeat. Who has been silent for longer had none.
 inline constexpr milliseconds busy_lasts{2'500};
 // Lines of the ledger, and prices, in one answer: about 100 KiB, made in a millisecond.

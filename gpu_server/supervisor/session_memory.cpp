@@ -40,16 +40,17 @@ void Claims::ask_back(Claim& claim, const Session& wanting, const MemoryWish& wi
     }
 }
 
-void Claims::memory_returned(Worker& worker, const MemoryBack& back) {
+bool Claims::memory_returned(Worker& worker, const MemoryBack& back) {
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
-    if (!session) return;
+    if (!session) return true;
     auto& granted = session->granted_bytes[back.device];
-    const uint64_t bytes = std::min(back.bytes, granted);
-    granted -= bytes;
-    gpus_.at(worker.gpus[back.device]).memory.take_back(bytes);
+    if (back.bytes > granted) return false;
+    granted -= back.bytes;
+    gpus_.at(worker.gpus[back.device]).memory.take_back(back.bytes);
     session->asked_back[back.device] = false;
     try_held(*claim);
+    return true;
 }
 
 void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {

@@ -362,19 +362,30 @@ void Claims::worker_ready(Worker& worker) {
     try_waiting();
 }
 
-void Claims::client_connected(Worker& worker) {
+bool Claims::client_connected(Worker& worker) {
     auto* session = session_of(worker);
-    if (!session) return;
-    session->connected = true;
+    if (!session) return true;
+    if (std::exchange(session->connected, true)) return false;
     distrusted_.erase(session->caller.owner());
+    return true;
 }
 
-void Claims::worker_used(Worker& worker, const WorkerUse& use) {
+// Whether a session can have moved and worked so much in this time.
+static bool is_possible(const WorkerUse& use, milliseconds time, size_t gpus) {
+    const auto ms = static_cast<double>((time + use_told_early).count());
+    const double bytes_max = ms * bytes_moved_per_ms_max;
+    return static_cast<double>(use.bytes_up) <= bytes_max && static_cast<double>(use.bytes_down) <= bytes_max &&
+           static_cast<double>(use.busy_ms) <= ms * static_cast<double>(gpus);
+}
+
+bool Claims::worker_used(Worker& worker, const WorkerUse& use) {
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
-    if (!session) return;
+    if (!session) return true;
     auto& before = session->use;
-    if (use.bytes_up < before.bytes_up || use.bytes_down < before.bytes_down || use.busy_ms < before.busy_ms) return;
+    if (use.bytes_up < before.bytes_up || use.bytes_down < before.bytes_down || use.busy_ms < before.busy_ms)
+        return false;
+    if (!is_possible(use, duration_cast<milliseconds>(loop_.now() - session->since), claim->gpus.size())) return false;
     books_.used(claim->id,
                 {use.bytes_up - before.bytes_up, use.bytes_down - before.bytes_down, use.busy_ms - before.busy_ms});
     const auto since =
@@ -383,14 +394,16 @@ void Claims::worker_used(Worker& worker, const WorkerUse& use) {
     session->busy_share = std::min(static_cast<double>(use.busy_ms - before.busy_ms) / gpu_ms, 1.0);
     session->told_at = loop_.now();
     before = use;
+    return true;
 }
 
-void Claims::client_away(Worker& worker, bool away) {
+bool Claims::client_away(Worker& worker, bool away) {
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
-    if (!session) return;
-    session->away = away;
+    if (!session) return true;
+    if (!session->connected || std::exchange(session->away, away) == away) return false;
     try_held(*claim);
+    return true;
 }
 
 void Claims::worker_gone(Worker& worker, const std::string& how) {

@@ -283,7 +283,7 @@ void WorkerProcesses::read_errors(Worker& worker) {
     if (size == 0) loop_.unwatch(worker.errors.get());
 }
 
-// False: it makes no sense, or not now.
+// False: it makes no sense, or not now, or cannot be true.
 bool WorkerProcesses::understand(Worker& worker, Received& received) {
     const bool serves = worker.state == Worker::State::serving;
     if (serves && received.text.size() > serving_worker_message_bytes_max) return false;
@@ -308,13 +308,13 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) {
         events_.wants_memory(worker, *wish);
     } else if (auto* back = std::get_if<MemoryBack>(&*message)) {
         if (back->device >= worker.gpus.size()) return false;
-        events_.returned_memory(worker, *back);
+        return events_.returned_memory(worker, *back);
     } else if (auto* use = std::get_if<WorkerUse>(&*message)) {
-        events_.used(worker, *use);
+        return events_.used(worker, *use);
     } else if (auto* client = std::get_if<ClientAway>(&*message)) {
-        events_.away(worker, client->away);
+        return events_.away(worker, client->away);
     } else {
-        events_.connected(worker);
+        return events_.connected(worker);
     }
     return true;
 }

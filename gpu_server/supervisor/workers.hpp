@@ -12,8 +12,9 @@
 //   supervisor → worker  {"lease_until_ms": …}                             it lasts longer now
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"moved": {up, down, busy_ms}}                    bytes to the GPU and back so far, and how
-//                        long it had work (busy_time.hpp); now and then
-//   worker → supervisor  {"away": true}                                    its client has left, perhaps for good, or (false) is back
+//                        long it had work (busy_time.hpp); now and then; none of them ever shrinks
+//   worker → supervisor  {"away": true}                                    its client has left, perhaps for good, or (false) is back;
+//                                                                          in turns, and after it has come
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   supervisor → worker  {"memory_wanted": {device, bytes}}                another process of the claim wants as much; answered by
 //   worker → supervisor  {"memory_back": {device, bytes}}                  so much less is granted to it; also unasked
@@ -71,11 +72,12 @@ class Workers {
 public:
     struct Events {
         std::function<void(Worker&)> ready;
-        std::function<void(Worker&)> connected;
-        std::function<void(Worker&, bool)> away;
-        std::function<void(Worker&, const WorkerUse&)> used;
+        // False, of these four: it cannot be true, so it is no honest worker.
+        std::function<bool(Worker&)> connected;
+        std::function<bool(Worker&, bool)> away;
+        std::function<bool(Worker&, const WorkerUse&)> used;
+        std::function<bool(Worker&, const MemoryBack&)> returned_memory;
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
-        std::function<void(Worker&, const MemoryBack&)> returned_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;
     };

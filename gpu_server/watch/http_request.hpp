@@ -9,7 +9,7 @@ namespace tnr::watch {
 struct HttpRequest {
     std::string method;
     std::string path;  // without the query
-    std::string host;  // as the header says, in small letters; may be empty
+    std::string host;  // as the target says if it does, else the header, in small letters; may be empty
 };
 
 enum class HttpParsed { incomplete, complete, malformed };

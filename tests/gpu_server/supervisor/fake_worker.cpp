@@ -234,15 +234,22 @@ static void hold_in_a_file(size_t bytes) {
     note("holds a file");
 }
 
-// What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
+// From '{' to the end of the line: what a worker says that its tenant has taken over.
+static bool said_as_told(int client, char first) {
+    if (first != '{') return false;
+    std::string text(1, first);
+    for (char byte; read(client, &byte, 1) == 1 && byte != '\n';) text += byte;
+    (void)!send(child_control_fd, text.data(), text.size(), 0);
+    return true;
+}
+
+// What a session's traffic comes to; and that its client is away, or back.
 static bool said_about_client(char byte) {
     if (byte == 'F') return flood(), true;
     if (byte == 'S') return say_much(), true;
     if (byte == 'H') return hold_in_a_file(100'000'000), true;
     json message;
     if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}, {"busy_ms", 700}};
-    if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before
-    if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}, {"busy_ms", ~uint64_t{0}}};
     if (byte == 'a' || byte == 'r') message["away"] = byte == 'a';
     if (byte == 'E') message["ended"] = "so it says";
     if (byte == 'L') message = {{"away", true}, {"and", std::string(5'000, 'x')}};
@@ -294,7 +301,9 @@ static int worker() {
                     note("holds " + std::to_string(held->size()));
                     continue;
                 }
-                if (image_command(client, byte) || trap_command(client, byte) || said_about_client(byte)) continue;
+                if (image_command(client, byte) || trap_command(client, byte) || said_about_client(byte) ||
+                    said_as_told(client, byte))
+                    continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
                 auto granted = receive();

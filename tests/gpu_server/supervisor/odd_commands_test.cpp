@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <set>
 
 #include "gpu_server/pool/clock.hpp"
+#include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
@@ -81,6 +83,35 @@ TEST_CASE("what is restored is a file", "[odd]") {
         CHECK(says(output.err, wrong + " is no file"));
     }
     CHECK(says(one.command({"restore", one.folder.path + "/nothing"}).err, "cannot open"));
+}
+
+TEST_CASE("a newer server's backup is refused, and leaves a folder as it was", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto file = one.folder.path + "/backup";
+    REQUIRE(one.command({"backup", file}).code == 0);
+    sqlite3* opened = nullptr;
+    REQUIRE(sqlite3_open(file.c_str(), &opened) == SQLITE_OK);
+    CHECK(sqlite3_exec(opened, "PRAGMA user_version = 1000", nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(opened);
+    const auto restore = [&] {
+        auto refused = one.command({"restore", file, "--replace"});
+        CHECK(refused.code == 2);
+        CHECK(says(refused.err, file + " was written by a newer tnr-gpu-server"));
+    };
+    SECTION("one that is in use") {
+        std::set<std::string> before, after;
+        for (auto& entry : std::filesystem::directory_iterator(one.state)) before.insert(entry.path().filename());
+        restore();
+        for (auto& entry : std::filesystem::directory_iterator(one.state)) after.insert(entry.path().filename());
+        CHECK(after == before);
+        CHECK(says(one.command({"user", "list"}).out, "alice"));
+    }
+    SECTION("one that is empty") {
+        std::filesystem::remove_all(one.state);
+        restore();
+        CHECK(one.command({"user", "add", "bob", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    }
 }
 
 // A pipe that nobody writes to: whoever opens one as a file waits for ever.

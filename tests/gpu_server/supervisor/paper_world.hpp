@@ -81,8 +81,12 @@ public:
         worker.state = Worker::State::warm;
         events_.ready(worker);
     }
-    void connected(Worker& worker) { events_.connected(worker); }
-    void away(Worker& worker, bool away) { events_.away(worker, away); }
+    void connected(Worker& worker) {
+        if (!events_.connected(worker)) kill(worker);
+    }
+    void away(Worker& worker, bool away) {
+        if (!events_.away(worker, away)) kill(worker);
+    }
     void wants_memory(Worker& worker) { events_.wants_memory(worker, {0, uint64_t{700} << 20, 1}); }
     void exits(Worker& worker, const std::string& last_word) {
         worker.state = Worker::State::dying;

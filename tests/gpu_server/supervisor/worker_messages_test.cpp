@@ -142,6 +142,48 @@ TEST_CASE("all workers of a user together are listened to for a part of the time
     CHECK(said < worker_messages_burst + seconds * worker_messages_per_second_max + in_sockets);
 }
 
+TEST_CASE("a worker that says what cannot be true is ended, and nobody else is", "[worker-messages]") {
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    auto other = connect_to(ask(*client, session_request("other"))["endpoint"]);
+    const std::string away = "{\"away\": true}\n", back = "{\"away\": false}\n", moved = "v";
+    const std::string granted = "{\"grant\": {\"device\": 0, \"bytes\": 2097152, \"ticket\": 1, \"exactly\": true}}\n";
+    int lies = 0;
+    for (std::string lie : {
+             std::string(R"({"connected": true})"),
+             std::string(R"({"away": false})"),
+             away + away,
+             away + back + back,
+             std::string(R"({"ready": true, "devices": []})"),
+             std::string(R"({"moved": {"up": 1, "down": 1000000000000000}})"),
+             std::string(R"({"moved": {"up": 1000000000000000, "down": 1}})"),
+             std::string(R"({"moved": {"up": 1, "down": 1, "busy_ms": 600000}})"),
+             moved + R"({"moved": {"up": 999, "down": 10, "busy_ms": 700}})",
+             moved + R"({"moved": {"up": 1000, "down": 9, "busy_ms": 700}})",
+             moved + R"({"moved": {"up": 1000, "down": 10, "busy_ms": 699}})",
+             std::string(R"({"memory_back": {"device": 0, "bytes": 1}})"),
+             granted + R"({"memory_back": {"device": 0, "bytes": 2097153}})",
+             granted + R"({"memory_back": {"device": 1, "bytes": 1}})",
+             std::string(R"({"grant": {"device": 1, "bytes": 1, "ticket": 1}})"),
+             R"({"return": {"name": ")" + name + R"("}})",
+             R"({"exchange": {"withdraw": ")" + name + R"(", "ticket": 1}})",
+             R"({"exchange": {"lend": ")" + name + R"(", "kind": "memory", "device": 0, "bytes": 1, "ticket": 1}})",
+             R"({"keep_image": {"hash": ")" + hash + R"(", "bytes": 18446744073709551615}})",
+         }) {
+        INFO(lie);
+        auto liar = connect_to(ask(*client, session_request("liar"))["endpoint"]);
+        lie += "\n";
+        REQUIRE(write(liar.get(), lie.data(), lie.size()) == static_cast<ssize_t>(lie.size()));
+        const bool ended = server.wait_for_log("talks nonsense", lies + 1);
+        CHECK(ended);
+        lies += ended ? 1 : 0;
+        uint64_t bytes = 0;
+        REQUIRE(write(other.get(), "1", 1) == 1);
+        CHECK(read(other.get(), &bytes, sizeof bytes) == sizeof bytes);
+    }
+    CHECK(server.log().find("out of order") == std::string::npos);
+}
+
 TEST_CASE("a worker that serves and says something long is no worker", "[worker-messages]") {
     Server server({"--plain", "--emulate", "h100"});
     auto client = client_of(server);

@@ -96,9 +96,30 @@ TEST_CASE("a request is understood whole, and nothing else is", "[watch]") {
           "\r\n\r\n", "GET /\x01 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
           "GET / HTTP/1.1\r\n: x\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
           "GET / HTTP/1.1\r\nX: a\r\n b: c\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-          "GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
-          "GET / HTTP/1.1\r\nX-Host: a\r\n\r\n"})
+          "GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nX-Host: a\r\n\r\n",
+          "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+          "GET / HTTP/1.1\r\nHost: me@a\r\n\r\n"})
         CHECK(parsed(bad) == HttpParsed::malformed);
+}
+
+TEST_CASE("a request that says the whole address is answered under the host that it says there", "[watch]") {
+    HttpRequest request;
+    auto ask = [&](const std::string& target, const std::string& host = "Host: 127.0.0.1\r\n") {
+        return parse_http_request("GET " + target + " HTTP/1.1\r\n" + host + "\r\n", request);
+    };
+    REQUIRE(ask("http://Gpu-1:14980/api/day?all=1") == HttpParsed::complete);
+    CHECK(request.host == "gpu-1:14980");
+    CHECK(request.path == "/api/day");
+    REQUIRE(ask("HTTP://evil.example") == HttpParsed::complete);  // whatever the header says
+    CHECK(request.host == "evil.example");
+    CHECK(request.path == "/");
+    REQUIRE(ask("http://[::1]:80?x=/y") == HttpParsed::complete);
+    CHECK(request.host == "[::1]:80");
+    CHECK(request.path == "/");
+    CHECK(ask("http://127.0.0.1/", "") == HttpParsed::malformed);  // the header is demanded all the same
+    for (const char* bad : {"http:///metrics", "http://:80/", "http://me:secret@127.0.0.1/", "https://127.0.0.1/",
+                            "ftp://127.0.0.1/", "http:/metrics", "http:", "*", "127.0.0.1:80"})
+        CHECK(ask(bad) == HttpParsed::malformed);
 }
 
 TEST_CASE("a name that somebody else could have made is told from an address", "[watch]") {
