@@ -10,20 +10,6 @@ namespace tnr::worker {
 
 // CUDA's guide on dynamic parallelism: a level of depth may take 150 MB.
 static constexpr uint64_t sync_level_bytes = uint64_t{150} << 20;
-// Local memory of a thread, on each GPU since compute capability 3.0.
-static constexpr uint64_t stack_bytes_max = 512 << 10;
-
-// Threads that the GPU of the current context can have at once: the driver keeps a stack for each, whatever is launched.
-static uint64_t resident_threads() {
-    CUdevice device = 0;
-    int multiprocessors = 0, threads = 0;
-    auto& gpu = driver();
-    if (gpu.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        gpu.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
-        gpu.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device) != CUDA_SUCCESS)
-        return 0;
-    return static_cast<uint64_t>(multiprocessors) * static_cast<uint64_t>(threads);
-}
 
 // 0: the limit makes the driver hold nothing that can be told beforehand.
 static uint64_t bytes_per_unit(CUlimit limit) {
@@ -31,8 +17,6 @@ static uint64_t bytes_per_unit(CUlimit limit) {
         case CU_LIMIT_PRINTF_FIFO_SIZE:
         case CU_LIMIT_MALLOC_HEAP_SIZE:
             return 1;
-        case CU_LIMIT_STACK_SIZE:
-            return resident_threads();
         case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
             return sync_level_bytes;
         default:
@@ -41,9 +25,7 @@ static uint64_t bytes_per_unit(CUlimit limit) {
 }
 
 CUresult LimitMemory::set(CUcontext context, uint32_t device, CUlimit limit, uint64_t value) {
-    // The driver refuses such a stack, and says that it is no value rather than that there is no memory for it.
-    const bool no_stack = limit == CU_LIMIT_STACK_SIZE && value > stack_bytes_max;
-    if (no_stack || bytes_per_unit(limit) == 0) return driver().cuCtxSetLimit(limit, value);
+    if (bytes_per_unit(limit) == 0) return driver().cuCtxSetLimit(limit, value);
     auto found = charges_.find({context, limit});
     if (found == charges_.end()) {
         size_t first = 0;

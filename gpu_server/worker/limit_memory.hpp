@@ -1,11 +1,10 @@
 // Memory that a driver holds because of what a program has set with cuCtxSetLimit: the heap that kernels' malloc takes
-// from, the buffer of their printf, a stack for each thread that the GPU can have at once. The driver takes it for itself,
-// at the set or at a launch after it, so it is charged when it is set. The client's own grant has no part in it: the
-// client counts that itself. The supervisor grants this apart, and has it back when the limit is lowered or its context
-// ends.
+// from, the buffer of their printf. The driver takes it for itself, at the set or at a launch after it, so it is charged
+// when it is set. The client's own grant has no part in it: the client counts that itself. The supervisor grants this
+// apart, and has it back when the limit is lowered or its context ends.
 //
-// What a context holds without being told to is not charged: its first limits, and the larger stacks that a driver makes
-// by itself for a kernel that needs them.
+// What a context holds without being told to is not charged, and neither are stacks: a driver sizes those by what it
+// launches.
 //
 // Belongs to the dispatcher, or to what it holds all records back for.
 #pragma once

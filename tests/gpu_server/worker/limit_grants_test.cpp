@@ -61,42 +61,6 @@ TEST_CASE("the heap and the buffers that a client's limits make the driver hold 
     }
 }
 
-TEST_CASE("a larger stack is charged for as many threads as the GPU can have at once", "[stacks]") {
-    Held held;
-    const auto attribute = [](CUdevice_attribute which) {
-        int value = 0;
-        REQUIRE(cuDeviceGetAttribute(&value, which, 0) == CUDA_SUCCESS);
-        return static_cast<uint64_t>(value);
-    };
-    const uint64_t threads = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
-                             attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-    size_t first = 0;
-    REQUIRE(cuCtxGetLimit(&first, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS);
-    const uint64_t most = gpu_bytes - reserve_bytes, fits = first + most / threads / 2;
-    CHECK(set_limit(CU_LIMIT_STACK_SIZE, UINT64_MAX) == CUDA_ERROR_INVALID_VALUE);  // the driver's own answer
-    // The client gives back its grant for it.
-    CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, first + most / threads + 1) == CUDA_ERROR_OUT_OF_MEMORY);
-    const uint64_t before = free_bytes();
-    REQUIRE(set_limit(CU_LIMIT_STACK_SIZE, fits) == CUDA_SUCCESS);
-    CHECK(free_bytes() + (fits - first) * threads <= before);
-    SECTION("with the heap, and less stack gives it back") {
-        CHECK(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, most / 2 + 16 * mib) == CUDA_ERROR_OUT_OF_MEMORY);
-        REQUIRE(set_limit(CU_LIMIT_STACK_SIZE, first) == CUDA_SUCCESS);
-        CHECK(free_bytes() == before);
-        CHECK(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, most / 2 + 16 * mib) == CUDA_SUCCESS);
-        REQUIRE(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 * mib) == CUDA_SUCCESS);
-    }
-    SECTION("for each context, and with it, it is gone") {
-        CUcontext other = nullptr;
-        REQUIRE(cuCtxCreate_v2(&other, 0, 0) == CUDA_SUCCESS);
-        CHECK(set_limit(CU_LIMIT_STACK_SIZE, fits + most / threads / 2) == CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(set_limit(CU_LIMIT_STACK_SIZE, first + 1) == CUDA_SUCCESS);
-        REQUIRE(cuCtxDestroy_v2(other) == CUDA_SUCCESS);
-        REQUIRE(cuCtxSetCurrent(held.context) == CUDA_SUCCESS);
-    }
-    CHECK(set_limit(CU_LIMIT_STACK_SIZE, first) == CUDA_SUCCESS);
-}
-
 TEST_CASE("a limit takes what a program was granted and does not use any more", "[idle]") {
     Held held;
     CUdeviceptr all = 0;
