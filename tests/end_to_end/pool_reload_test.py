@@ -5,7 +5,6 @@ have stays theirs.
     pool_reload_test.py BIN LIB    BIN: folder of tnr-gpu-server; LIB: folder of libcuda.so.1
 """
 import argparse
-import base64
 import json
 import os
 import pathlib
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
@@ -447,14 +445,7 @@ class ReloadOfNodes(unittest.TestCase):
         return program
 
     def registrations(self):
-        """What etcd has under leases, and since when: another one would have another revision."""
-        def ask(what, **key):
-            coded = {name: base64.b64encode(value.encode()).decode() for name, value in key.items()}
-            request = urllib.request.Request(f"http://127.0.0.1:{self.pool.etcd.port}/v3/kv/{what}", json.dumps(coded).encode())
-            return json.load(urllib.request.urlopen(request, timeout=10)).get("kvs", [])
-        return {base64.b64decode(one["key"]).decode(): (one["create_revision"], one["lease"])
-                for one in ask("range", key="/tnr/", range_end="/tnr0")
-                if "lease" in one and b"/free/" not in base64.b64decode(one["key"])}
+        return {key: since for key, since in self.pool.etcd.leased().items() if "/free/" not in key}
 
     def keeps_registrations(self, what):
         """They are the same afterwards. A machine that stands still for three seconds loses a lease whatever a node

@@ -1,4 +1,6 @@
 """A real etcd for a test: one member, in a folder of its own, on ports of the kernel's choice."""
+import base64
+import json
 import os
 import shutil
 import signal
@@ -6,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 START_LIMIT_S = 30
 
@@ -54,6 +57,13 @@ class Etcd:
             if time.monotonic() > end:
                 self.kill()
                 raise RuntimeError("etcd did not start")
+
+    def leased(self):
+        """What it has under leases: each key's revision and lease. One that went and came again has others."""
+        coded = {name: base64.b64encode(key).decode() for name, key in (("key", b"\0"), ("range_end", b"\0"))}
+        request = urllib.request.Request(f"http://{self.host}:{self.port}/v3/kv/range", json.dumps(coded).encode())
+        found = json.load(urllib.request.urlopen(request, timeout=10)).get("kvs", [])
+        return {base64.b64decode(one["key"]).decode(): (one["create_revision"], one["lease"]) for one in found if "lease" in one}
 
     def kill(self):
         if self.process.poll() is None:

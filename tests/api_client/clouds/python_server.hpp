@@ -41,7 +41,8 @@ public:
     }
     ~PythonServer() {
         ::shutdown(line_.get(), SHUT_WR);
-        for (char c; ::read(line_.get(), &c, 1) > 0;) {}  // until it has gone
+        for (char c; ::read(line_.get(), &c, 1) > 0;) {
+        }  // until it has gone
         if (child_ > 0) ::waitpid(child_, nullptr, 0);
     }
     PythonServer(const PythonServer&) = delete;
