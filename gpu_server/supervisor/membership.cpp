@@ -78,6 +78,7 @@ Result<> Membership::take_over(PoolNode self, const std::string& history, const 
         }
         registration_ = standing.fence;
         refused_ = {standing.refused.begin(), standing.refused.end()};
+        blind_ = true;
         directory_->join(self_, std::move(tenure));
         return fence_again(section.at("fenced"));
     });
@@ -104,9 +105,10 @@ void Membership::leave() {
 // Something in the directory has changed.
 void Membership::look() {
     auto& standing = directory_->standing();
+    blind_ = blind_ && !knows_itself();
     for (auto& [name, node] : directory_->nodes())
         if (seen_.size() < nodes_remembered_max) seen_.insert(name);
-    if (history_ && history_->wanted()) note_what_we_see();
+    if (!blind_ && history_ && history_->wanted()) note_what_we_see();
     std::set<std::string> refused(standing.refused.begin(), standing.refused.end());
     if (standing.joined && (standing.fence != registration_ || refused != refused_)) {
         fence_what_is_ours(refused);
@@ -116,7 +118,7 @@ void Membership::look() {
         gpus_.serve_all_but(refused);
         changed();
     }
-    if (events_.heard) events_.heard();
+    if (!blind_ && events_.heard) events_.heard();
     if (events_.renewed && std::exchange(lease_told_, standing.until_ms) != standing.until_ms) events_.renewed();
 }
 

@@ -107,6 +107,7 @@ private:
     std::map<std::string, Fenced> fenced_;  // by GPU
     EventLoop::TimerId telling_ = 0;
     std::optional<History> history_;
+    bool blind_ = false;  // it has taken over, and not heard yet who is there: nobody has gone for that
     SentClients sent_;
 };
 

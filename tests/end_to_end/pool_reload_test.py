@@ -19,6 +19,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
+import history  # noqa: E402
 import nodes  # noqa: E402
 import with_server  # noqa: E402
 from nodes import wait_until  # noqa: E402
@@ -459,8 +460,9 @@ class ReloadOfNodes(unittest.TestCase):
         self.assertEqual(after, before, self.pool.log("a")[-3000:] + self.pool.log("b")[-3000:])
 
     def test_nodes_are_replaced_one_after_the_other_and_stay_registered_with_their_claims(self):
-        for node in "ab":
-            self.pool.serve(node, "h100")
+        told = [f"{self.pool.folder}/{node}.history" for node in "ab"]
+        for node, path in zip("ab", told):
+            self.pool.serve(node, "h100", "--history", path)
         programs = [self.running(dict(self.pool.user(name), gpu="h100")) for name in ("alice", "bob")]
         before = self.registrations()
         self.assertEqual(len([key for key in before if "/held/" in key]), 2, before)
@@ -473,6 +475,7 @@ class ReloadOfNodes(unittest.TestCase):
             out, errors = program.communicate(timeout=LOADED_S)
             self.assertIn("counted", out, errors + self.pool.log("a") + self.pool.log("b"))
         wait_until(lambda: not [key for key in self.registrations() if "/held/" in key], LOADED_S)
+        self.assertEqual(history.complaints(history.read(told), {}), [])  # none took another for dead
 
     def test_a_node_that_is_out_of_touch_with_its_pool_ends_nothing(self):
         self.pool.serve("a", "h100")
