@@ -68,7 +68,7 @@ std::string trimmed(const std::string& text) {
 struct Sink {
     Response response = {};
     size_t bytes_max = 0, header_bytes = 0;
-    bool too_large = false, interrupted = false;
+    bool too_large = false;
     const Surroundings* world = nullptr;
     const std::function<bool(std::string_view)>* on_bytes = nullptr;
 };
@@ -94,11 +94,10 @@ size_t on_header(char* bytes, size_t size, size_t count, void* sink_pointer) {
     return size * count;
 }
 
-// Called by curl at least once a second.
+// Called by curl at least once a second; 1 ends the transfer with CURLE_ABORTED_BY_CALLBACK.
 int on_progress(void* sink_pointer, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    auto& sink = *static_cast<Sink*>(sink_pointer);
-    sink.interrupted = sink.world->pause && !sink.world->pause(0);
-    return sink.interrupted ? 1 : 0;
+    const Surroundings& world = *static_cast<Sink*>(sink_pointer)->world;
+    return world.pause && !world.pause(0) ? 1 : 0;
 }
 
 const char* variable(std::initializer_list<const char*> names) {
@@ -269,7 +268,7 @@ Client::Outcome Client::transfer(const Request& request) {
     outcome.response = std::move(sink.response);
     outcome.response.status = static_cast<int>(status);
     outcome.too_large = sink.too_large;
-    outcome.interrupted = sink.interrupted || outcome.code == CURLE_ABORTED_BY_CALLBACK;
+    outcome.interrupted = outcome.code == CURLE_ABORTED_BY_CALLBACK;
     outcome.sent = before_sending_us > 0;
     outcome.retry_after_s = static_cast<long>(wait_s);
     outcome.took_ms = static_cast<int>(total_us / 1000);

@@ -7,7 +7,6 @@
 //
 // Each node has a copy in memory, which follows: looking a key up costs no time, and works while etcd is away. Accounts
 // change when people come and go; at 200 bytes a key, 10,000 machines are 500 pages.
-#include <atomic>
 #include <random>
 #include <thread>
 
@@ -71,8 +70,7 @@ class EtcdStore : public Store {
 public:
     explicit EtcdStore(etcd::Address address) : address_(std::move(address)), root_(address_.prefix + "accounts/") {}
     ~EtcdStore() override {
-        stopping_ = true;
-        bell_.ring();
+        stop_.ring();
         if (follower_.joinable()) follower_.join();
     }
 
@@ -203,23 +201,22 @@ private:
     void follow() {
         etcd::Follower follower(address_, root_, "", {});
         Accounts accounts;
-        while (!stopping_) {
+        while (!stop_.rung()) {
             (void)follower.follow(
                 [&](bool all, const std::vector<etcd::Event>& events) {
                     if (all) accounts = {};
                     for (auto& event : events) take(accounts, event.pair, event.removed);
                     if (auto shown = show(accounts, all); !shown) log(LogLevel::error, shown.error().what);
-                    return !stopping_;
+                    return !stop_.rung();
                 },
-                {[this] { return stopping_.load(); }, bell_.fd()});
-            for (int i = 0; i < follow_pauses && !stopping_; ++i) std::this_thread::sleep_for(follow_again_after);
+                {[this] { return stop_.rung(); }, stop_.fd()});
+            for (int i = 0; i < follow_pauses && !stop_.rung(); ++i) std::this_thread::sleep_for(follow_again_after);
         }
     }
 
     const etcd::Address address_;
     const std::string root_;
-    std::atomic<bool> stopping_{false};
-    Bell bell_;
+    Bell stop_;
     Turn changing_;  // changes wait for etcd one after the other; nothing else waits for them
     Mutex mutex_;
     std::shared_ptr<Store> now_ TNR_GUARDED_BY(mutex_);

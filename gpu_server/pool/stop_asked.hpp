@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 
+#include <atomic>
 #include <functional>
 
 #include "api_client/base/handles.hpp"
@@ -19,10 +20,15 @@ struct StopAsked {
 // Rung once, by any thread, and for ever.
 class Bell {
 public:
-    void ring() { ::eventfd_write(fd_.get(), 1); }
+    void ring() {
+        rung_ = true;
+        ::eventfd_write(fd_.get(), 1);
+    }
+    bool rung() const { return rung_; }
     int fd() const { return fd_.get(); }
 
 private:
+    std::atomic<bool> rung_{false};
     UniqueFd fd_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 

@@ -132,9 +132,8 @@ private:
     void tell_to_stop() {
         {
             LockGuard lock(mutex_);
-            stopping_ = true;
+            stop_.ring();
         }
-        bell_.ring();
         for (auto* condition : {&to_write_, &to_look_, &to_stop_}) condition->notify_all();
     }
     void stop() {
@@ -169,7 +168,7 @@ private:
     }
     void pause(milliseconds time) TNR_EXCLUDES(mutex_) {
         UniqueLock lock(mutex_);
-        to_stop_.wait_for(mutex_, time, [this] { return stopping_.load(); });
+        to_stop_.wait_for(mutex_, time, [this] { return stop_.rung(); });
     }
 
     // ---- the lease
@@ -191,7 +190,7 @@ private:
 
     void keep_registered(bool first) {
         std::string told;
-        while (!stopping_) {
+        while (!stop_.rung()) {
             auto asked = boot_ms();
             removed_at_ = 0;
             PoolNode self;
@@ -235,7 +234,7 @@ private:
         const auto until_next = [&] {
             return milliseconds(std::max<int64_t>(asked + times_.renewed_ms - boot_ms(), 0));
         };
-        for (bool failed = false; !stopping_; pause(failed ? renew_again_after : until_next())) {
+        for (bool failed = false; !stop_.rung(); pause(failed ? renew_again_after : until_next())) {
             asked = boot_ms();
             auto there = backend_->renew();
             if (removed_at_ > standing.fence || (there && !*there)) {
@@ -273,9 +272,9 @@ private:
             Untold tell;
             {
                 UniqueLock lock(mutex_);
-                to_write_.wait(mutex_,
-                               [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_.any(); });
-                if (stopping_) return;
+                to_write_.wait(
+                    mutex_, [this]() TNR_REQUIRES(mutex_) { return stop_.rung() || !jobs_.empty() || untold_.any(); });
+                if (stop_.rung()) return;
                 if (jobs_.empty()) {
                     tell = std::exchange(untold_, {});
                 } else {
@@ -321,7 +320,7 @@ private:
         Result<Backend::Added> added =
             Error{Error::Kind::network, "this node is not registered with the pool at the moment",
                   "try again in some seconds; programs that run are not touched"};
-        while (!stopping_ && boot_ms() < good_until_) {
+        while (!stop_.rung() && boot_ms() < good_until_) {
             auto tell = telling();
             added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr, job.none_since);
             if (tell && !(added && added->fence)) not_told();
@@ -341,7 +340,7 @@ private:
 
     // What it refuses together with what is free now it may do alone: a full store takes nothing in.
     void remove(const PoolClaim& claim) {
-        for (bool refused = false; !stopping_;) {
+        for (bool refused = false; !stop_.rung();) {
             auto tell = refused ? std::nullopt : telling();
             auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
             if (tell && !(removed && *removed)) not_told();
@@ -381,12 +380,12 @@ private:
             std::deque<Asked> asked;
             {
                 UniqueLock lock(mutex_);
-                auto wanted = [this]() TNR_REQUIRES(mutex_) { return stopping_ || !questions_.empty(); };
+                auto wanted = [this]() TNR_REQUIRES(mutex_) { return stop_.rung() || !questions_.empty(); };
                 if (boot_ms() < doubt_until_)
                     to_look_.wait_for(mutex_, doubt_looked_at_every, wanted);
                 else
                     to_look_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return wanted() || boot_ms() < doubt_until_; });
-                if (stopping_) return;
+                if (stop_.rung()) return;
                 asked.swap(questions_);
             }
             if (!asked.empty()) answer(std::move(asked));
@@ -442,9 +441,9 @@ private:
     }
 
     void follow() {
-        while (!stopping_) {
+        while (!stop_.rung()) {
             auto anew = follow_anew_.load();
-            const StopAsked stopped{[this, anew] { return stopping_ || follow_anew_ != anew; }, bell_.fd()};
+            const StopAsked stopped{[this, anew] { return stop_.rung() || follow_anew_ != anew; }, stop_.fd()};
             (void)backend_->follow(
                 [&](const Change& change) {
                     note_removal(change);
@@ -462,8 +461,7 @@ private:
     std::unique_ptr<Backend> backend_;
     Post post_;
     LeaseTimes times_;
-    std::atomic<bool> stopping_{false};
-    Bell bell_;  // of stopping_ alone
+    Bell stop_;
     std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0}, removed_at_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;

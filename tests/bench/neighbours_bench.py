@@ -141,9 +141,9 @@ class Node:
     def __enter__(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
         self.folder = self.temporary.name
-        arguments = argparse.Namespace(server=str(self.build / "bin" / "tnr-gpu-server"), driver=None, emulate="h100:2",
-                                       memory_mib="512")
-        self.server = with_server.start_server(arguments, self.folder, encrypted=True)
+        self.arguments = argparse.Namespace(server=str(self.build / "bin" / "tnr-gpu-server"), driver=None,
+                                            emulate="h100:2", memory_mib="512", gpu="h100")
+        self.server = with_server.start_server(self.arguments, self.folder, encrypted=True)
         self.address = with_server.address_of(self.server)
         if not self.address:
             raise RuntimeError("the server did not start:\n" + pathlib.Path(with_server.log_of(self.folder)).read_text())
@@ -154,19 +154,9 @@ class Node:
         self.server.stdout.close()
         self.temporary.cleanup()
 
-    def operator(self, *words):
-        return subprocess.run([self.build / "bin" / "tnr-gpu-server", *words, "--state", f"{self.folder}/server"],
-                              check=True, stdout=subprocess.PIPE, text=True).stdout
-
     def user(self, name):
-        """A new account's file for TNR_CONFIG."""
-        path = pathlib.Path(self.folder, name + ".json")
-        words = self.operator("user", "add", name, *(["--replace"] if path.exists() else [])).replace("'", "").split()
-        key = next(line.split()[-1] for line in self.operator("user", "list").splitlines() if line.startswith(name + " "))
-        path.write_text(json.dumps({
-            "pool": self.address, "gpu": "h100", "wait_s": 60, "server_key": words[-1],
-            "machine": {"name": name, "public_key": key, "secret_key": words[1]}}))
-        return str(path)
+        """A new account's file for TNR_CONFIG, or that of an account with a new key."""
+        return with_server.enrolled(self.arguments, self.folder, self.address, name=name, wait_s=60)
 
 
 KINDS = {

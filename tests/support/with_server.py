@@ -83,19 +83,20 @@ def client_environment(arguments, address, folder):
     return environment
 
 
-def enrolled(arguments, folder, address):
-    """The file for TNR_CONFIG of somebody whom an encrypted server lets in."""
+def enrolled(arguments, folder, address, name="tester", **more):
+    """The file for TNR_CONFIG of an account, a new one or one with a new key, that an encrypted server lets in; `more` goes
+    into the file."""
     def ask(*words):
         return subprocess.run([arguments.server, *words, "--state", os.path.join(folder, "server")], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
-    words = shlex.split(ask("user", "add", "tester"))  # echo SECRET | tnr login pool ADDRESS KEY
-    secret_key, server_key = words[1], words[-1]
-    public_key = ask("user", "list").splitlines()[-1].split()[-1]
+    path = os.path.join(folder, f"enrolled-{name}.json")
+    words = shlex.split(ask("user", "add", name, *(["--replace"] if os.path.exists(path) else [])))
+    secret_key, server_key = words[1], words[-1]  # echo SECRET | tnr login pool ADDRESS KEY
+    public_key = next(line.split()[-1] for line in ask("user", "list").splitlines() if line.startswith(name + " "))
     config = {"pool": address, "gpu": arguments.gpu, "server_key": server_key,
               "machine": {"name": "", "public_key": public_key, "secret_key": secret_key}}
-    path = os.path.join(folder, "enrolled.json")
     with open(path, "w") as file:
-        json.dump(config, file)
+        json.dump({**config, **more}, file)
     return path
 
 

@@ -255,14 +255,18 @@ Error Destination::clash(uint32_t index, Kind there) const {
             "remove or rename one of them, or sync with --delete"};
 }
 
+// What a file or a link may not silently replace: a folder, and a device, pipe or socket. Renaming over /dev/null would be
+// the end of it.
+static bool is_in_the_way(const std::optional<Item>& there) {
+    return there && (there->kind == Kind::folder || there->kind == Kind::other);
+}
+
 Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there) {
     Entry& entry = entries_[index];
-    if (there && there->kind == Kind::folder) {
-        if (!settings_.remove_extra) return clash(index, Kind::folder);
-        entry.replaces_folder = true;
+    if (is_in_the_way(there)) {
+        if (!settings_.remove_extra) return clash(index, there->kind);
+        entry.replaces_folder = there->kind == Kind::folder;
     }
-    // Renaming over /dev/null would be the end of it.
-    if (there && there->kind == Kind::other && !settings_.remove_extra) return clash(index, Kind::other);
     if (!there || !same_content(*there, entry.item)) return true;
     if (there->mode == entry.item.mode || settings_.dry_run) return false;
     auto where = place(index);
@@ -330,9 +334,7 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
     auto found = look(index);
     if (!found) return found.error();
     const Item& item = entries_[index].item;
-    bool folder_there = *found && (*found)->kind == Kind::folder;
-    const bool in_the_way = folder_there || (*found && (*found)->kind == Kind::other);
-    if (in_the_way && !settings_.remove_extra) return clash(index, (*found)->kind);
+    if (is_in_the_way(*found) && !settings_.remove_extra) return clash(index, (*found)->kind);
     if (settings_.dry_run && !*found) return true;
     auto where = place(index);
     if (!where) return where.error();
@@ -344,7 +346,7 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
     if (::symlinkat(item.leads_to.c_str(), where->fd(), temporary.c_str()) != 0)
         return write_error(settings_, path_of(index), errno);
     set_time(where->fd(), temporary, item);
-    if (folder_there) remove_tree(where->fd(), where->name, "", nullptr);
+    if (*found && (*found)->kind == Kind::folder) remove_tree(where->fd(), where->name, "", nullptr);
     if (::renameat(where->fd(), temporary.c_str(), where->fd(), where->name.c_str()) == 0) return true;
     int error = errno;
     ::unlinkat(where->fd(), temporary.c_str(), 0);
