@@ -136,6 +136,13 @@ std::shared_ptr<GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& n
     return changed->empty() ? nullptr : changed;
 }
 
+// Of one row between memory of the current context's GPU: the driver has nothing to refuse about it.
+bool is_plain_copy(const PreparedCopy& copy, CUcontext context) {
+    return copy.host.empty() && !copy.has_arrays() && copy.work.rows == 1 && copy.work.slices == 1 &&
+           value_of(context) == current_context_handle() && !is_elsewhere(copy.work.to) &&
+           !is_elsewhere(copy.work.from);
+}
+
 void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
     if (auto* node = find_graph_node(handle)) node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
 }
@@ -144,7 +151,9 @@ CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext 
     PreparedCopy copy;
     auto find_same = [&](const HostCopy& like) { return same_copy_in(place.graph, like); };
     if (auto bad = prepare(given, context, find_same, copy); bad != CUDA_SUCCESS) return bad;
-    auto result = send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work); });
+    const bool plain = is_plain_copy(copy, context);
+    auto result =
+        send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work, plain); });
     if (result != CUDA_SUCCESS) return result;
     remember(*place.out, *given);
     GraphNeeds more;

@@ -91,29 +91,67 @@ CUresult show_kernel(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
     return CUDA_SUCCESS;
 }
 
+// The driver's rules for shapes were checked. Clusters have more of them.
+bool is_plain_kernel(const CUDA_KERNEL_NODE_PARAMS& given) {
+    auto* function = given.func ? find_function(given.func) : find_function(given.kern);
+    auto& kernel = *function->info.load();
+    constexpr auto clusters = CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
+    return clusters < kernel.attribute_count && kernel.attributes[clusters].load() == 0 &&
+           (!given.ctx || value_of(given.ctx) == current_context_handle());
+}
+
 CUresult add_kernel(const NodePlace& place, const CUDA_KERNEL_NODE_PARAMS* given) {
     Parameters parameters;
     wire::KernelWork<> work;
-    auto result = read_kernel(given, parameters, work);
-    return result == CUDA_SUCCESS ? add_node(wire::AddKernelNode<>::op, place, work) : result;
+    if (auto result = read_kernel(given, parameters, work); result != CUDA_SUCCESS) return result;
+    const bool plain = is_plain_kernel(*given);
+    auto result = add_node(wire::AddKernelNode<>::op, place, work, plain);
+    if (result != CUDA_SUCCESS) return result;
+    if (auto* node = find_graph_node(*place.out); node && plain) node->function = work.kernel;
+    return result;
+}
+// The same kernel with other parameters: the driver has taken it before.
+bool has_kernel(const GraphNode* node, const wire::KernelWork<>& work) {
+    return node && node->function != 0 && node->function == work.kernel;
+}
+// Nodes that came later are none of the instance's.
+bool has_node(CUgraphExec handle, const GraphNode* node) {
+    auto* exec = find_graph_exec(handle);
+    return exec && node && exec->graph != 0 && exec->graph == node->graph && node->number < exec->number;
 }
 CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* given) {
     Parameters parameters;
     wire::KernelWork<> work;
     auto result = read_kernel(given, parameters, work);
-    return result == CUDA_SUCCESS ? set_node(wire::SetKernelNode<>::op, node, work) : result;
+    if (result != CUDA_SUCCESS) return result;
+    auto* known = find_graph_node(node);
+    const bool plain = has_kernel(known, work);
+    if (known && !plain) known->function = 0;
+    return set_node(wire::SetKernelNode<>::op, node, work, plain);
 }
 CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* given) {
     Parameters parameters;
     wire::KernelWork<> work;
     auto result = read_kernel(given, parameters, work);
-    return result == CUDA_SUCCESS ? set_exec_node(wire::SetExecKernelNode<>::op, exec, node, work) : result;
+    if (result != CUDA_SUCCESS) return result;
+    auto* known = find_graph_node(node);
+    return set_exec_node(wire::SetExecKernelNode<>::op, exec, node, work,
+                         has_kernel(known, work) && has_node(exec, known));
 }
 
 }  // namespace
 
+// What the driver refuses depends on it.
+static void note_more_said(CUgraphNode handle) {
+    if (auto* node = find_graph_node(handle)) node->function = 0;
+}
+void note_cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode) {
+    note_more_said(to);
+}
+
 // The name by which kernels may change the node is the driver's.
 void note_cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue* value) {
+    note_more_said(node);
     auto* out = const_cast<CUkernelNodeAttrValue*>(value);  // where cuda.h says that it is returned
     if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) (void)cuGraphKernelNodeGetAttribute(node, id, out);
 }

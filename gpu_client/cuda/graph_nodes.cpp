@@ -4,8 +4,33 @@
 #include <algorithm>
 
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
+
+bool is_plain(const NodePlace& place) {
+    constexpr size_t many = 64;  // each is compared with each
+    auto* graph = find_graph(place.graph);
+    if (!graph || graph->holder != 0 || place.count > many) return false;
+    for (size_t i = 0; i < place.count; ++i) {
+        auto* node = find_graph_node(place.dependencies[i]);
+        if (!node || node->graph != graph->handle) return false;
+        if (std::count(place.dependencies, place.dependencies + i, place.dependencies[i]) != 0) return false;
+    }
+    return true;
+}
+
+bool plain_cuGraphAddEmptyNode(CUgraphNode*, CUgraph graph, const CUgraphNode* dependencies, size_t count) {
+    return is_plain({nullptr, graph, dependencies, count});
+}
+bool plain_cuGraphAddMemsetNode(CUgraphNode*, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext context) {
+    const uint64_t unit = fill->elementSize;
+    const bool sound = (unit == 1 || unit == 2 || unit == 4) && fill->dst % unit == 0 && fill->height == 1 &&
+                       fill->width != 0 && fill->width <= UINT32_MAX && is_allocated(fill->dst, fill->width * unit);
+    return sound && value_of(context) == current_context_handle() && !is_elsewhere(fill->dst) &&
+           is_plain({nullptr, graph, dependencies, count});
+}
 
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
     size_t count = 0;

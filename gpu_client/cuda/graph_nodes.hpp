@@ -15,14 +15,22 @@ struct NodePlace {
     size_t count;
 };
 
+// Whether the driver there has nothing to refuse about the place. Nobody waits for the answer then: at 30 ms a graph of a
+// thousand nodes would take half a minute to make. If it refuses the node all the same, calls that use the graph tell.
+bool is_plain(const NodePlace& place);
+inline wire::CallWay way_if(bool plain) {
+    return plain ? wire::CallWay::async_ : wire::CallWay::sync;
+}
+
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes);
 
 // Puts the beginning of an AddNode: its number, its graph, its dependencies.
 void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place);
+// `plain`: there is nothing to refuse about the work either.
 template <class Work>
-CUresult add_node(uint16_t op, const NodePlace& place, const Work& work) {
+CUresult add_node(uint16_t op, const NodePlace& place, const Work& work, bool plain = false) {
     if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
-    TableCall call(op, wire::CallWay::sync);
+    TableCall call(op, way_if(plain && is_plain(place)));
     Minted<CUgraphNode> made;
     put_place(call, made, place);
     call.put(work);
@@ -31,15 +39,15 @@ CUresult add_node(uint16_t op, const NodePlace& place, const Work& work) {
     return result;
 }
 template <class Work>
-CUresult set_node(uint16_t op, CUgraphNode node, const Work& work) {
-    TableCall call(op, wire::CallWay::sync);
+CUresult set_node(uint16_t op, CUgraphNode node, const Work& work, bool plain = false) {
+    TableCall call(op, way_if(plain));
     call.handle(node);
     call.put(work);
     return call.send();
 }
 template <class Work>
-CUresult set_exec_node(uint16_t op, CUgraphExec exec, CUgraphNode node, const Work& work) {
-    TableCall call(op, wire::CallWay::sync);
+CUresult set_exec_node(uint16_t op, CUgraphExec exec, CUgraphNode node, const Work& work, bool plain = false) {
+    TableCall call(op, way_if(plain));
     call.handle(exec);
     call.handle(node);
     call.put(work);

@@ -157,6 +157,7 @@ void made(CUgraphExec handle, const NamedGraph& from) {
     if (exec && original) {
         exec->needs = share_needs(*original);
         exec->has_needs = exec->needs != nullptr;
+        exec->graph = from.graph;
     }
 }
 void made(CUgraphNode handle, const NamedGraph& where) {

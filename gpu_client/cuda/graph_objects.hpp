@@ -30,7 +30,8 @@ struct GraphNode {
     const ClientSession* session = nullptr;
     uint64_t number = 0;
     uint64_t handle = 0;
-    uint64_t graph = 0;  // handle
+    uint64_t graph = 0;     // handle
+    uint64_t function = 0;  // number of the kernel that the program gave it; 0: not known, or more was said of it
     // As the program gave or was shown them; null: not yet.
     std::shared_ptr<const CUDA_MEMCPY3D> copy;
     std::shared_ptr<const ShownKernel> kernel;
@@ -44,6 +45,7 @@ struct GraphExec {
     uint64_t number = 0;
     uint64_t handle = 0;
     bool has_needs = false;
+    uint64_t graph = 0;  // handle of what it was made of; 0: changed as a whole since
     std::shared_ptr<const GraphNeeds> needs;
 };
 

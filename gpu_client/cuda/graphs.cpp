@@ -54,11 +54,15 @@ CUresult check_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* b
 }
 
 // An instance that was updated copies from and to where the graph says, and no longer as it did.
+static void note_update(CUgraphExec handle, CUgraph graph) {
+    set_needs(handle, needs_of(graph));
+    if (auto* exec = find_graph_exec(handle)) exec->graph = 0;
+}
 void note_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo*) {
-    set_needs(exec, needs_of(graph));
+    note_update(exec, graph);
 }
 void note_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode*, CUgraphExecUpdateResult*) {
-    set_needs(exec, needs_of(graph));
+    note_update(exec, graph);
 }
 void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgraph child) {
     auto needs = needs_of(exec);

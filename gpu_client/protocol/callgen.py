@@ -56,12 +56,12 @@ namespace tnr::wire {{
 inline constexpr const char* calls_table_hash = "{table_hash}";
 
 enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported }};
-enum CallNotes : uint8_t {{  // as cuda.calls explains them
+enum CallNotes : uint16_t {{  // as cuda.calls explains them
 {notes}}};
 struct CallInfo {{
     uint16_t op;
     CallWay way;
-    uint8_t notes;
+    uint16_t notes;
     const char* name;
 }};
 inline constexpr CallInfo calls[] = {{  // by op

@@ -103,8 +103,10 @@ def client_stub(call, structs):
         if not call.has_stream():  # the null stream's order; the caller does not wait for it in either form
             elsewhere = " || ".join(f"is_elsewhere({n})" for n in or_pinned(call))
             body.append(f"if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
-    way = {"async": "async_"}.get(call.how, call.how)
-    body.append(f"TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
+    way = "wire::CallWay::" + {"async": "async_"}.get(call.how, call.how)
+    if "plain" in call.notes:
+        way = f"way_if(plain_{call.symbol}({arguments}))"
+    body.append(f"TableCall call(wire::op_{call.symbol}, {way});")
     if "no_context" in call.notes:
         body.append("call.in_context(nullptr);")
     if call.how == "async" and not call.has_stream() and any(call.of(n).kind.startswith("device(") for _, n in call.parameters):
@@ -145,10 +147,12 @@ def write_client_stubs(calls, structs, note):
     stubs = "\n".join(client_stub(c, structs) for c in calls if c.generated)
     pinned = "\n".join(f"CUresult pinned_{c.symbol}({c.signature()});" for c in calls if c.generated and or_pinned(c))
     pinned += "".join(f"\nCUresult check_{c.symbol}({c.signature()});" for c in calls if c.generated and "checked" in c.notes)
+    pinned += "".join(f"\nbool plain_{c.symbol}({c.signature()});" for c in calls if c.generated and "plain" in c.notes)
     pinned += "".join(f"\nvoid note_{c.symbol}({c.signature()});" for c in calls if c.generated and "noted" in c.notes)
     return f"""{note}#include "cuda_calls.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/functions.hpp"
+#include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"

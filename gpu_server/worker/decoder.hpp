@@ -9,7 +9,9 @@ namespace tnr::worker {
 
 class Decoder {
 public:
-    Decoder(std::span<const std::byte> payload, Handles& handles) : in_(payload), handles_(handles) {}
+    // `ends`: the call gives something up, and may also do so with what is spoilt.
+    Decoder(std::span<const std::byte> payload, Handles& handles, bool ends = false)
+        : in_(payload), handles_(handles), ends_(ends) {}
 
     // Reads a whole record. Behind an open-ended one there is more to read, and then status() to ask.
     template <class Record>
@@ -85,12 +87,19 @@ private:
     template <class Thing>
     void resolve(Thing& thing) {
         if (auto result = handles_.resolve(thing); result != CUDA_SUCCESS) refused_ = result;
+        if constexpr (std::is_same_v<Thing, Resolved::Graph> || std::is_same_v<Thing, Resolved::GraphExec>)
+            if (auto why = handles_.graphs.spoilt(thing.number); why != CUDA_SUCCESS && !ends_) refused_ = why;
+        if constexpr (std::is_same_v<Thing, Resolved::GraphExec>) named_.exec = thing.number;
         if constexpr (std::is_same_v<Thing, Resolved::Graph>) handles_.graphs.name(named_, thing.number, 0);
-        if constexpr (std::is_same_v<Thing, Resolved::GraphNode>) handles_.graphs.name(named_, 0, thing.number);
+        if constexpr (std::is_same_v<Thing, Resolved::GraphNode>) {
+            named_.of_nodes = true;
+            handles_.graphs.name(named_, 0, thing.number);
+        }
     }
 
     wire::Reader in_;
     Handles& handles_;
+    bool ends_;
     NamedGraph named_;
     CUresult refused_ = CUDA_SUCCESS;
 };

@@ -69,6 +69,19 @@ uint64_t GraphBook::number_of(CUgraphNode node, const NamedGraph& where) {
     return enter(number, node, where) ? number : 0;
 }
 
+bool GraphBook::spoil(const NamedGraph& changed, CUresult why) {
+    if (changed.exec != 0 && !changed.of_nodes) return false;  // a launch, which changes nothing
+    const uint64_t number = changed.exec != 0 ? changed.exec : changed.graph;
+    if (!execs.find(number) && !graphs_.find(number)) return false;
+    spoilt_.emplace(number, why);
+    return true;
+}
+
+CUresult GraphBook::spoilt(uint64_t number) const {
+    auto found = spoilt_.find(number);
+    return found == spoilt_.end() ? CUDA_SUCCESS : found->second;
+}
+
 void GraphBook::moved_into(uint64_t graph, uint64_t node) {
     if (auto* holder = nodes_.find(node)) holder->graphs.push_back(graph);
 }
@@ -88,6 +101,7 @@ void GraphBook::forget_graph(uint64_t number) {
     if (!found) return;
     auto graph = std::move(*found);
     graphs_.remove(number);
+    spoilt_.erase(number);
     graph_numbers_.erase(graph.handle);
     for (auto node : graph.nodes) node_gone(node);
 }
@@ -108,6 +122,7 @@ void GraphBook::forget_graphs_in(CUgraphNode node) {
 
 void GraphBook::forget_exec(uint64_t number) {
     execs.remove(number);
+    spoilt_.erase(number);
     allocating.remove(number);
 }
 

@@ -15,7 +15,8 @@ namespace tnr::worker {
 struct NamedGraph {
     uint64_t graph = 0;  // the first graph that was named, else the one of the first node
     uint64_t node = 0;   // the first node that was named
-    bool by_itself = false;
+    uint64_t exec = 0;
+    bool by_itself = false, of_nodes = false;
 };
 
 class GraphBook {
@@ -45,6 +46,11 @@ public:
     uint64_t number_of(CUgraphNode node, const NamedGraph& where);
     uint64_t known_number(CUgraph graph) const;  // 0: none yet
 
+    // A call that nobody waited for has failed, so the graph, or the instance, is not what the client takes it for: from now
+    // on every call on it fails as that one did, but for the one that ends it. False if none was to be changed.
+    bool spoil(const NamedGraph& changed, CUresult why);
+    CUresult spoilt(uint64_t number) const;  // why; CUDA_SUCCESS: it is not
+
     void moved_into(uint64_t graph, uint64_t node);    // the graph belongs to the node from now on
     std::vector<CUgraph> graphs_in(CUgraphNode node);  // as far as they have numbers
 
@@ -71,7 +77,8 @@ private:
     NumberedHandles<Node> nodes_;
     std::unordered_map<CUgraph, uint64_t> graph_numbers_;
     std::unordered_map<CUgraphNode, uint64_t> node_numbers_;
-    uint64_t last_number_ = 0;  // of ours
+    std::unordered_map<uint64_t, CUresult> spoilt_;  // of graphs and instances, by number
+    uint64_t last_number_ = 0;                       // of ours
 };
 
 }  // namespace tnr::worker

@@ -214,9 +214,14 @@ Answer WorkerSession::handle(Call& call) {
 void WorkerSession::dispatch(const wire::Record& record, std::span<const std::byte> bulk,
                              const std::shared_ptr<BatchHold>& hold) {
     Profiler::Dispatch profiled(profiler, record.op);
-    Call call{record.op, 0, Decoder(record.payload, handles), bulk, hold, {}};
+    Call call{record.op, 0,    Decoder(record.payload, handles, wire::call_is(record.op, wire::call_destroys)),
+              bulk,      hold, {}};
     if (record.flags & wire::record_wants_reply) call.number = call.in.get<uint64_t>();
-    if (auto result = handle(call)) outbox.answer(call.op, call.number, *result, call.outputs);
+    auto result = handle(call);
+    if (!result) return;
+    const bool unnoticed = *result != CUDA_SUCCESS && call.number == 0;
+    if (unnoticed && handles.graphs.spoil(call.in.named_graph(), *result)) return;  // told when something is made of it
+    outbox.answer(call.op, call.number, *result, call.outputs);
 }
 
 void WorkerSession::set_current(uint64_t number) {

@@ -25,6 +25,7 @@ static constexpr Row all_rows[] = {
     {"claim", "claim to first answer", claim},
     {"code", "first launch of a process that carries 400 MB of code", code},
     {"graphs", "launches of a graph of 200 nodes, 20 per synchronize", graph_launches},
+    {"graph_nodes", "a graph of 200 nodes made one by one, and its kernels changed", graph_nodes},
     {"growth", "round trips and memory of 100,000 launches", memory_growth},
     {"threads", "slope over threads", threads},
     {"modules", "slope over modules", modules},

@@ -26,6 +26,7 @@ void launches(const Options& options);
 void struct_launches(const Options& options);
 void memory_growth(const Options& options);
 void graph_launches(const Options& options);
+void graph_nodes(const Options& options);
 void copies(const Options& options);  // rows_bulk.cpp
 void claim(const Options& options);
 void code(const Options& options);

@@ -140,6 +140,61 @@ void graph_launches(const Options& options) {
     CU(cuGraphDestroy, graph);
 }
 
+// As XLA makes them: kernels, fills and copies one by one, then other parameters for the kernels of what was instantiated.
+void graph_nodes(const Options& options) {
+    constexpr size_t nodes = 200, bytes = 4096;
+    auto program = warm_program();
+    CUdeviceptr memory = 0;
+    CU(cuMemAlloc, &memory, 2 * bytes);
+    unsigned n = 0;
+    void* parameters[] = {&memory, &memory, &memory, &n};
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    kernel.func = program.nothing;
+    kernel.kernelParams = parameters;
+    kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+    CUDA_MEMSET_NODE_PARAMS fill{memory, 0, 0, 4, bytes / 4, 1};
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = memory, copy.dstDevice = memory + bytes;
+    copy.WidthInBytes = bytes, copy.Height = copy.Depth = 1;
+    CUgraph graph = nullptr;
+    std::vector<CUgraphNode> all(nodes);
+    auto make = [&] {
+        CU(cuGraphCreate, &graph, 0);
+        for (size_t i = 0; i < nodes; ++i) {
+            auto* before = i == 0 ? nullptr : &all[i - 1];
+            const size_t count = i == 0 ? 0 : 1;
+            if (i % 8 == 5)
+                CU(cuGraphAddMemsetNode, &all[i], graph, before, count, &fill, program.context);
+            else if (i % 8 == 6)
+                CU(cuGraphAddMemcpyNode, &all[i], graph, before, count, &copy, program.context);
+            else if (i % 8 == 7)
+                CU(cuGraphAddEmptyNode, &all[i], graph, before, count);
+            else
+                CU(cuGraphAddKernelNode, &all[i], graph, before, count, &kernel);
+        }
+    };
+    auto trips = round_trips();
+    auto took = seconds(make);
+    figure("node added to a graph", took / nodes * 1e6, "us", "no wait");
+    count("round trips per graph of 200 nodes", static_cast<double>(round_trips() - trips), 0);
+    CUgraphExec exec = nullptr;
+    CU(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    trips = round_trips();
+    took = seconds([&] {
+        for (int i = 0; i < options.times(100, 2); ++i)
+            for (size_t node = 0; node < nodes; ++node)
+                if (node % 8 < 5) CU(cuGraphExecKernelNodeSetParams, exec, all[node], &kernel);
+    });
+    figure("kernel of an instance changed", took / options.times(100, 2) / (nodes * 5 / 8) * 1e6, "us", "no wait");
+    count("round trips for 125 kernels changed", static_cast<double>(round_trips() - trips) / options.times(100, 2), 0);
+    CU(cuGraphLaunch, exec, nullptr);
+    program.synchronize();
+    CU(cuGraphExecDestroy, exec);
+    CU(cuGraphDestroy, graph);
+    CU(cuMemFree, memory);
+}
+
 void memory_growth(const Options& options) {
     Program program;
     auto begin_trips = round_trips();
