@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -13,8 +14,38 @@ void note_attribute_change(CUfunction handle, int attribute, int value) {
     auto* function = find_function(handle);
     if (!function) return;  // destroyed meanwhile
     auto* info = function->info.load();
-    if (attribute >= 0 && static_cast<uint32_t>(attribute) < info->attribute_count) info->attributes[attribute] = value;
+    const bool known = attribute >= 0 && static_cast<uint32_t>(attribute) < info->attribute_count;
+    const bool same = known && info->attributes[attribute].exchange(value) == value;
+    if (same && devices().size() == 1) return;  // of several, another one may have been told until now
     forget_cached_answers();
+}
+
+// Whether the driver has nothing to refuse. Kernels that take much shared memory (attention, CUTLASS's) are given their
+// attributes before each launch.
+static bool is_plain_attribute(Function* function, CUfunction_attribute attribute, int value, const Device* device) {
+    if (!function || !device) return false;
+    auto& kernel = *function->info.load();
+    switch (attribute) {
+        case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+            if (kernel.attribute_count <= CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) return false;
+            const int most = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+            return value >= 0 && value <= most - kernel.attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load();
+        }
+        case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+            return value >= CU_SHAREDMEM_CARVEOUT_DEFAULT && value <= CU_SHAREDMEM_CARVEOUT_MAX_SHARED;
+        case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+            return (value == 0 || value == 1) && device->attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 1;
+        default:
+            return false;
+    }
+}
+bool plain_cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    Context* context = nullptr;
+    if (current_context(context) != CUDA_SUCCESS) return false;
+    return is_plain_attribute(find_function(function), attribute, value, find_device(context->device));
+}
+bool plain_cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
+    return is_plain_attribute(find_function(kernel), attribute, value, find_device(device));
 }
 
 static CUresult get_attribute(Function* function, CUfunction_attribute attribute, int* value) {

@@ -1,8 +1,12 @@
-// Nodes that write words and wait for them.
+// Words that streams write and wait for, and nodes that do.
 #include <bit>
 
+#include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
@@ -14,6 +18,31 @@ CUresult check_cuStreamBatchMemOp(CUstream, unsigned count, CUstreamBatchMemOpPa
 }
 CUresult check_cuStreamBatchMemOp_v2(CUstream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
     return count <= operations_max ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Words of a stream that is not captured: whoever writes flags, or waits for them, does so between launches.
+static bool is_plain_word(CUstream in, CUdeviceptr address, size_t bytes, unsigned flags, bool write) {
+    StreamRef stream;
+    Context* context = nullptr;
+    if (resolve_stream(in, stream) != CUDA_SUCCESS || context_of_stream(stream, context) != CUDA_SUCCESS) return false;
+    auto* device = find_device(context->device);
+    const bool can =
+        bytes == sizeof(uint32_t) || device->attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 1;
+    const bool known = write ? flags == CU_STREAM_WRITE_VALUE_DEFAULT : flags <= CU_STREAM_WAIT_VALUE_AND;
+    return can && known && address % bytes == 0 && is_allocated(address, bytes) && !is_elsewhere(address) &&
+           !is_captured(stream);
+}
+bool plain_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t, unsigned flags) {
+    return is_plain_word(stream, address, sizeof(cuuint32_t), flags, true);
+}
+bool plain_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t, unsigned flags) {
+    return is_plain_word(stream, address, sizeof(cuuint64_t), flags, true);
+}
+bool plain_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t, unsigned flags) {
+    return is_plain_word(stream, address, sizeof(cuuint32_t), flags, false);
+}
+bool plain_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t, unsigned flags) {
+    return is_plain_word(stream, address, sizeof(cuuint64_t), flags, false);
 }
 
 namespace {

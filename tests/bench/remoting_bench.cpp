@@ -18,6 +18,7 @@ static constexpr Row all_rows[] = {
     {"step", "500 launches, 3 copies in, 4 bytes out, synchronize", step},
     {"step_pageable", "the same with pageable memory", step_pageable},
     {"launch", "asynchronous launches, enough to fill the credit window", launches},
+    {"settings", "launches with an attribute, an occupancy and a flag each", launches_with_settings},
     {"structs", "launches with a struct of 4 KiB, with and without pinned memory", struct_launches},
     {"alloc", "alloc + free", allocate_and_free},
     {"small_copy", "synchronous 4 KiB to the device", small_copy},

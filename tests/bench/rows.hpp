@@ -27,6 +27,7 @@ void struct_launches(const Options& options);
 void memory_growth(const Options& options);
 void graph_launches(const Options& options);
 void graph_nodes(const Options& options);
+void launches_with_settings(const Options& options);
 void copies(const Options& options);  // rows_bulk.cpp
 void claim(const Options& options);
 void code(const Options& options);

@@ -70,6 +70,31 @@ void launches(const Options& options) {
     program.synchronize();
 }
 
+// As attention kernels and CUTLASS's are launched: what they need is said and asked each time. And flags that streams write.
+void launches_with_settings(const Options& options) {
+    auto program = warm_program();
+    constexpr int shared_bytes = 64 << 10;
+    CUdeviceptr flag = 0;
+    int blocks = 0;
+    CU(cuMemAlloc, &flag, 4);
+    auto one = [&] {
+        CU(cuFuncSetAttribute, program.nothing, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes);
+        CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, program.nothing, 128, shared_bytes);
+        program.launch(1);
+        CU(cuStreamWriteValue32, nullptr, flag, 1, 0);
+    };
+    one();
+    const int times = options.times(100'000, 100);
+    auto trips = round_trips();
+    auto took = seconds([&] {
+        for (int i = 0; i < times; ++i) one();
+    });
+    figure("attribute set, occupancy asked, launch, flag written", took / times * 1e6, "us", "no wait");
+    count("round trips for all of them", static_cast<double>(round_trips() - trips), 0);
+    program.synchronize();
+    CU(cuMemFree, flag);
+}
+
 // Each word of a struct may be an address of pinned memory, which the client looks for once there is any.
 void struct_launches(const Options& options) {
     constexpr const char* code = R"(.version 7.0
