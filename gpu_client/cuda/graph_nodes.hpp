@@ -15,6 +15,8 @@ struct NodePlace {
     size_t count;
 };
 
+// Calls `use` for each copy of the graph, and of graphs inside it, until one fails.
+CUresult for_each_copy_node(CUgraph graph, const std::function<CUresult(CUgraphNode)>& use);
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes);
 
 // Puts the beginning of an AddNode: its number, its graph, its dependencies.
