@@ -1,5 +1,5 @@
 // Copies from and to the program's memory in graphs and instances that change: what is gone, disabled or replaced leaves the
-// program's memory alone.
+// program's memory alone. And on a GPU that is full: a GPU elsewhere needs memory of its own for them.
 #include <algorithm>
 #include <functional>
 
@@ -124,4 +124,63 @@ TEST_CASE("copies of graphs inside a graph change with it", "[graph]") {
             if (to == &third) CHECK(other == Words(4, 9));
         }
     }
+}
+
+FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU happen or are out of memory",
+                        "[graph][capture]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const size_t count = size_t{16} << 20, bytes = count * word;
+    Words host(count, 7);
+    Memory memory(bytes);
+    std::vector<CUdeviceptr> taken;
+    auto fill = [&] {
+        for (size_t size = size_t{1} << 38; size >= bytes / 4; size /= 2)
+            for (CUdeviceptr address = 0; cu.cuMemAlloc(&address, size) == CUDA_SUCCESS;) taken.push_back(address);
+    };
+    auto empty = [&] {
+        for (auto address : taken) CU_OK(cu.cuMemFree(address));
+        taken.clear();
+    };
+    auto check = [&](CUgraph graph) {
+        CUgraphExec exec = nullptr;
+        auto result = cu.cuGraphInstantiate(&exec, graph, 0);
+        CU_CHECK_EITHER(result, CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY);
+        if (result != CUDA_SUCCESS) return false;
+        std::fill(host.begin(), host.end(), 7);
+        CU_OK(cu.cuMemsetD32(memory.address, 3, count));
+        CU_OK(cu.cuStreamSynchronize(nullptr));
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(memory.read<unsigned>(count) == Words(count, 7));
+        CU_OK(cu.cuGraphExecDestroy(exec));
+        return true;
+    };
+
+    SECTION("captured") {
+        fill();
+        begin_capture(stream);
+        auto result = cu.cuMemcpyHtoDAsync(memory.address, host.data(), bytes, stream);
+        CU_CHECK_EITHER(result, CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY);
+        auto graph = end_capture(stream);
+        CHECK(graph.nodes().size() == (result == CUDA_SUCCESS ? 1 : 0));
+        if (result == CUDA_SUCCESS) CHECK(check(graph));
+        empty();
+    }
+    SECTION("as nodes, of which one changes a part of what the other brings") {
+        Graph graph;
+        auto fetched = add_copy(graph, {}, to_host(host.data() + 1, memory.address, bytes - word));
+        auto filled = fetched;
+        CUDA_MEMSET_NODE_PARAMS seven{};
+        seven.dst = memory.address, seven.value = 7, seven.elementSize = word, seven.width = count, seven.height = 1;
+        CU_OK(cu.cuGraphAddMemsetNode(&filled, graph, nullptr, 0, &seven, gpu.context));
+        CU_OK(cu.cuGraphAddDependencies(graph, &filled, &fetched, nullptr, 1));
+        add_copy(graph, {fetched}, to_device(memory.address, host.data(), bytes));
+        fill();
+        check(graph);
+        empty();
+        CHECK(check(graph));
+    }
+    CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data(), bytes, stream));  // the stream is as good as before
+    CU_OK(cu.cuStreamSynchronize(stream));
 }
