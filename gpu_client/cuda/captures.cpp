@@ -205,6 +205,12 @@ HostCopies::Copy same_copy_so_far(const StreamRef& stream, const HostCopy& like)
     return capture ? capture->needs.copies.find_same(like) : nullptr;
 }
 
+bool is_captured_into_body(const StreamRef& stream) {
+    LockGuard lock(captures().mutex);
+    auto* capture = captures().of(stream);
+    return capture && !capture->owns_graph && is_in_body(capture->graph);
+}
+
 bool is_captured_into(CUgraph graph) {
     if (!anything_captures()) return false;
     LockGuard lock(captures().mutex);

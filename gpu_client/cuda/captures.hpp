@@ -57,6 +57,8 @@ void capture_stream_gone(Stream& stream);
 
 // Adds to what the graph needs that is being captured from the stream. False if there is none.
 bool add_needs(const StreamRef& stream, const GraphNeeds& more);
+// True if what is captured from the stream goes into a body of a conditional node.
+bool is_captured_into_body(const StreamRef& stream);
 // True while streams are captured into the graph, as far as the program knows.
 bool is_captured_into(CUgraph graph);
 // A copy of the same rows that was added so far; null: none.

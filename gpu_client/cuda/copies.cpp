@@ -287,20 +287,35 @@ CUresult refuse_copy(const StreamRef& stream, bool wait) {
     return wait ? refuse_wait(stream) : refuse_work(stream);
 }
 
+CUresult capture_on_device(const DeviceRows& here, const HostRows& host, const DeviceRows& device, bool to_device,
+                           CUstream in) {
+    return to_device ? copy_on_device(device, here, host.row_bytes, host.rows, in, false)
+                     : copy_on_device(here, device, host.row_bytes, host.rows, in, false);
+}
+
+// Into a body of a conditional node: between the device and what GPUs find of pinned memory.
+CUresult capture_shared_copy(const HostRows& host, const DeviceRows& device, bool to_device, Context& context,
+                             CUstream in) {
+    PinnedRange range;
+    uint64_t address = 0;
+    if (!find_pinned(host.address, extent(host.row_bytes, host.rows, host.pitch), range)) return refuse_mirrors();
+    auto result = find_elsewhere(context, value_of(host.address), address);
+    return result == CUDA_SUCCESS ? capture_on_device({address, host.pitch}, host, device, to_device, in) : result;
+}
+
 // Between the device and a mirror of the host's rows: graph_needs.hpp says what launches do with that.
 CUresult capture_host_copy(const HostRows& host, const DeviceRows& device, bool to_device, const StreamRef& stream,
                            CUstream in) {
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (is_captured_into_body(stream)) return capture_shared_copy(host, device, to_device, *context, in);
     auto copy = std::make_shared<HostCopy>();
     copy->to_device = to_device;
     copy->host = host;
     copy->stream = stream.object->handle;
     auto result = give_mirror(*context, *copy, same_copy_so_far(stream, *copy).get());
     if (result != CUDA_SUCCESS) return result;
-    const DeviceRows mirror{*copy->mirror, host.row_bytes};
-    result = to_device ? copy_on_device(device, mirror, host.row_bytes, host.rows, in, false)
-                       : copy_on_device(mirror, device, host.row_bytes, host.rows, in, false);
+    result = capture_on_device({*copy->mirror, host.row_bytes}, host, device, to_device, in);
     GraphNeeds more;
     more.copies.add(copy);
     if (result == CUDA_SUCCESS) add_needs(stream, more);

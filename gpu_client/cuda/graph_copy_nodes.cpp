@@ -66,15 +66,18 @@ CUresult mirror_side(const Context& context, const Box& box, bool to_device, con
     auto result = give_mirror(context, *host, find_same(*host).get());
     if (result != CUDA_SUCCESS) return result;
     side.address = *host->mirror;
-    side.pitch = box.row_bytes;
-    side.slice_bytes = box.row_bytes * slice_rows;
+    side.pitch = host->joined != 0 ? side.pitch : box.row_bytes;
+    side.slice_bytes = side.pitch * slice_rows;
     copy.host.push_back(std::move(host));
     return CUDA_SUCCESS;
 }
 
-CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const FindSame& find_same, PreparedCopy& copy) {
+CUresult prepare(CUgraph graph, const CUDA_MEMCPY3D* given, CUcontext handle, const FindSame& find_same,
+                 PreparedCopy& copy) {
     auto* context = find_context(handle);
     if (auto result = context ? usable(context) : CUDA_ERROR_INVALID_CONTEXT; result != CUDA_SUCCESS) return result;
+    if (!given) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = prepare_for_body(graph, *context, *given); result != CUDA_SUCCESS) return result;
     Box box;
     if (auto result = read_3d(given, box); result != CUDA_SUCCESS) return result;
     if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -105,12 +108,13 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
 // ones of the same rows have the same mirror, and any one of them is the node's. `old`: what the graph's node does.
 HostCopies::Copy copy_of(const HostCopies& copies, CUgraphNode node, const wire::CopyWork<>& old, bool to_device) {
     const uint64_t mirror = to_device ? old.from : old.to;
+    const uint64_t pitch = to_device ? old.from_pitch : old.to_pitch, slice = to_device ? old.from_rows : old.to_rows;
+    const uint64_t bytes = extent(old.row_bytes, (old.slices - 1) * slice + old.rows, pitch);
     auto* here = find_graph_node(node);
     HostCopies::Copy found;
     // Parts of a mirror may begin at one place.
     auto fits = [&](const HostCopy& one) {
-        return *one.mirror == mirror &&
-               (one.joined == 0 || one.host.row_bytes * one.host.rows == old.row_bytes * old.rows);
+        return *one.mirror == mirror && (one.joined == 0 || mirrored_bytes(one) == bytes);
     };
     for (auto& one : copies) {
         if (one->to_device != to_device) continue;
@@ -150,7 +154,7 @@ void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
     PreparedCopy copy;
     auto find_same = [&](const HostCopy& like) { return same_copy_in(place.graph, like); };
-    if (auto bad = prepare(given, context, find_same, copy); bad != CUDA_SUCCESS) return bad;
+    if (auto bad = prepare(place.graph, given, context, find_same, copy); bad != CUDA_SUCCESS) return bad;
     const bool plain = is_plain_copy(copy, context);
     auto result =
         send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work, plain); });
@@ -219,6 +223,7 @@ CUresult check_order(const GraphNeeds& needs, const CopiesUntilNow& until_now, P
         if (overlaps_another(needs, until_now, *now))
             return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
         now->seen_by_function = before.copy && before.copy->seen_by_function;
+        now->disabled = before.copy && before.copy->disabled;
         if (to_device) copy.work.from_host = before.functions.empty();
     }
     return CUDA_SUCCESS;
@@ -235,12 +240,15 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     auto find_same = [&](const HostCopy& like) {
         auto& one = until_now[like.to_device];
         if (one.functions.empty()) return needs->copies.find_same(like);
-        bool fits = mirrored_bytes(*one.copy) == mirrored_bytes(like) && !has_company(*needs, one.copy, false);
+        bool fits = one.copy->joined == 0 && mirrored_bytes(*one.copy) == mirrored_bytes(like) &&
+                    !has_company(*needs, one.copy, false);
         return fits ? one.copy : nullptr;
     };
     PreparedCopy copy;
-    if (auto result = prepare(given, context, find_same, copy); result != CUDA_SUCCESS) return result;
-    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
+    auto* node = find_graph_node(handle);
+    const auto graph = handle_of<CUgraph>(node ? node->graph : 0);
+    if (auto result = prepare(graph, given, context, find_same, copy); result != CUDA_SUCCESS) return result;
+    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors();
     if (auto result = check_order(*needs, until_now, copy); result != CUDA_SUCCESS) return result;
     auto result = send_copy(
         copy, [&](const auto& work) { return set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, work); });
@@ -252,6 +260,37 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     return result;
 }
 
+// The needs with `now` in the place of a copy.
+std::shared_ptr<GraphNeeds> with_instead(const GraphNeeds& needs, const HostCopies::Copy& before,
+                                         const HostCopies::Copy& now) {
+    auto changed = std::make_shared<GraphNeeds>(needs);
+    changed->copies = {};
+    for (auto& copy : needs.copies) changed->copies.add(copy == before ? now : copy);
+    return changed;
+}
+
+// An instance's copy does nothing, or does it again. Functions know mirrors: what another copy brings there, they see.
+CUresult enable_copy(CUgraphExec exec, CUgraphNode node, bool enabled) {
+    auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (auto result = cuGraphNodeGetType(node, &type); result != CUDA_SUCCESS) return result;
+    if (type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
+    wire::CopyWork<> work;
+    CopiesUntilNow until_now;
+    if (auto result = ask_work(node, work); result != CUDA_SUCCESS) return result;
+    if (auto result = find_until_now(*needs_of(exec), node, work, until_now); result != CUDA_SUCCESS) return result;
+    for (auto& [copy, functions] : until_now) {
+        if (!copy) continue;
+        auto now = std::make_shared<HostCopy>(*copy);
+        now->node = value_of(node);
+        now->disabled = !enabled;
+        const auto needs = needs_of(exec);
+        set_needs(exec, with_instead(*needs, copy, now));
+        if (has_company(*needs, copy, true)) continue;
+        if (auto result = tell_functions(exec, functions, copy, now); result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
 // A side of a node that the program has not described, such as one that was captured.
 struct ShownSide {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;
@@ -259,10 +298,16 @@ struct ShownSide {
     CUdeviceptr device = 0;
     size_t pitch = 0;
 };
-ShownSide show_side(const GraphNeeds& needs, uint64_t address, uint64_t pitch) {
-    for (auto& copy : needs.copies)
-        if (*copy->mirror == address) return {CU_MEMORYTYPE_HOST, copy->host.address, 0, copy->host.pitch};
-    return {CU_MEMORYTYPE_DEVICE, nullptr, address, pitch};
+ShownSide show_side(const HostCopies::Copy& copy, uint64_t address, uint64_t pitch) {
+    if (!copy) return {CU_MEMORYTYPE_DEVICE, nullptr, address, pitch};
+    return {CU_MEMORYTYPE_HOST, copy->host.address, 0, copy->host.pitch};
+}
+
+// Rows that lie behind each other in the mirror and on the device were captured as one.
+void show_rows(const HostRows& host, wire::CopyWork<>& work) {
+    if (work.rows != 1 || work.slices != 1 || work.row_bytes != host.row_bytes * host.rows) return;
+    work.row_bytes = work.to_pitch = work.from_pitch = host.row_bytes;
+    work.rows = host.rows;
 }
 
 CUresult show_copy(CUgraphNode handle, CUDA_MEMCPY3D* out) {
@@ -275,9 +320,12 @@ CUresult show_copy(CUgraphNode handle, CUDA_MEMCPY3D* out) {
     wire::CopyWork<> work;
     if (auto result = ask_work(handle, work); result != CUDA_SUCCESS) return result;
     auto needs = needs_of(handle_of<CUgraph>(node->graph));
-    const GraphNeeds none;
-    auto from = show_side(needs ? *needs : none, work.from, work.from_pitch);
-    auto to = show_side(needs ? *needs : none, work.to, work.to_pitch);
+    auto brought = needs ? copy_of(needs->copies, handle, work, true) : nullptr;
+    auto fetched = needs ? copy_of(needs->copies, handle, work, false) : nullptr;
+    for (auto& copy : {brought, fetched})
+        if (copy) show_rows(copy->host, work);
+    auto from = show_side(brought, work.from, work.from_pitch);
+    auto to = show_side(fetched, work.to, work.to_pitch);
     *out = {};
     out->srcMemoryType = from.type, out->srcHost = from.host, out->srcDevice = from.device;
     out->srcPitch = from.pitch, out->srcHeight = work.from_rows;
@@ -295,7 +343,7 @@ CUresult set_copy_node(CUgraphNode handle, const CUDA_MEMCPY3D* given, const Fin
     auto graph = handle_of<CUgraph>(node->graph);
     auto needs = needs_of(graph);
     PreparedCopy copy;
-    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()),
+    auto result = prepare(graph, given, handle_of<CUcontext>(current_context_handle()),
                           find_same ? find_same : find_same_in(needs), copy);
     if (result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
@@ -305,6 +353,11 @@ CUresult set_copy_node(CUgraphNode handle, const CUDA_MEMCPY3D* given, const Fin
     remember(handle, *given);
     set_needs(graph, with_copy(needs, handle, old, copy));
     return result;
+}
+
+CUresult check_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
+    auto needs = find_graph_exec(exec) && find_graph_node(node) ? needs_of(exec) : nullptr;
+    return needs && !needs->copies.empty() ? enable_copy(exec, node, enabled != 0) : CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_copy_nodes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
@@ -18,39 +19,44 @@ struct Join {
     bool can_be = true, several = false;
     const uint64_t* first_mirror;
     std::shared_ptr<const uint64_t> base{};  // once made
+    HostCopies parts{};                      // those of the same rows are one
 };
+using Joins = std::vector<Join>;  // one behind the other
 
-bool has_gaps(const HostCopy& copy) {
-    return copy.slice_rows != 0 || (copy.host.rows > 1 && copy.host.pitch != copy.host.row_bytes);
+const std::byte* host_end(const HostCopy& copy) {
+    return copy.host.address + extent(copy.host.row_bytes, copy.host.rows, copy.host.pitch);
 }
 
 // Of copies that overlap, together.
-std::vector<Join> find_joins(const HostCopies& copies, uint64_t context) {
-    std::vector<HostCopies::Copy> sorted(copies.begin(), copies.end());
-    std::sort(sorted.begin(), sorted.end(),
-              [](auto& one, auto& other) { return one->host.address < other->host.address; });
-    std::vector<Join> joins;
+Joins find_joins(const GraphNeeds& needs, uint64_t context) {
+    std::vector<HostCopies::Copy> sorted(needs.copies.begin(), needs.copies.end());
+    auto place = [](const HostCopies::Copy& copy) { return std::pair(copy->host.address, host_end(*copy)); };
+    std::sort(sorted.begin(), sorted.end(), [&](auto& one, auto& other) { return place(one) < place(other); });
+    Joins joins;
+    const HostCopy* last = nullptr;
     for (auto& copy : sorted) {
-        auto& host = copy->host;
-        auto end = host.address + extent(host.row_bytes, host.rows, host.pitch);
-        if (joins.empty() || joins.back().end <= host.address)
-            joins.push_back({.begin = host.address, .end = end, .first_mirror = copy->mirror.get()});
+        const auto* begin = copy->host.address;
+        if (joins.empty() || joins.back().end <= begin)
+            joins.push_back({.begin = begin, .end = host_end(*copy), .first_mirror = copy->mirror.get()});
         auto& join = joins.back();
-        join.end = std::max<const std::byte*>(join.end, end);
-        join.can_be &= !has_gaps(*copy) && copy->context == context;
+        join.end = std::max(join.end, host_end(*copy));
+        const bool at_last = last && last->host.address == begin && host_end(*last) == host_end(*copy);
+        join.can_be &= copy->context == context && (!at_last || same_rows(*last, *copy));
         join.several |= copy->mirror.get() != join.first_mirror;
+        last = copy.get();
     }
     std::erase_if(joins, [](auto& join) { return !join.can_be || !join.several; });
     return joins;
 }
 
-const Join* join_of(const std::vector<Join>& joins, const HostRows& host) {
-    auto found = std::find_if(joins.begin(), joins.end(), [&](auto& join) { return host.address < join.end; });
-    return found != joins.end() && host.address >= found->begin ? &*found : nullptr;
+Join* join_at(Joins& joins, const std::byte* address) {
+    auto found = std::partition_point(joins.begin(), joins.end(), [&](auto& join) { return join.end <= address; });
+    return found != joins.end() && address >= found->begin ? &*found : nullptr;
 }
 
 // Stands for a copy that has the part of the mirror already.
-HostCopies::Copy part_of(const Join& join, const HostCopy& like, uint64_t context) {
+HostCopies::Copy part_of(Join& join, const HostCopy& like, uint64_t context) {
+    if (auto known = join.parts.find_same(like)) return known;
     struct Part {
         std::shared_ptr<const uint64_t> base;
         uint64_t address;
@@ -61,15 +67,22 @@ HostCopies::Copy part_of(const Join& join, const HostCopy& like, uint64_t contex
     copy->mirror = {part, &part->address};
     copy->joined = *join.base;
     copy->context = context;
+    join.parts.add(copy);
     return copy;
 }
 
-CUresult join_node(CUgraphNode node, const std::vector<Join>& joins, const GraphNeeds& needs, uint64_t context) {
+bool is_joined(Joins& joins, const BoxSide& side) {
+    return !side.on_device && join_at(joins, handle_of<const std::byte*>(side.address));
+}
+
+CUresult join_node(CUgraphNode node, Joins& joins, const GraphNeeds& needs, uint64_t context) {
     CUDA_MEMCPY3D copy{};
+    Box box;
     if (auto result = cuGraphMemcpyNodeGetParams(node, &copy); result != CUDA_SUCCESS) return result;
-    if (copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST) return CUDA_SUCCESS;
+    if (read_3d(&copy, box) != CUDA_SUCCESS || (!is_joined(joins, box.from) && !is_joined(joins, box.to)))
+        return CUDA_SUCCESS;
     return set_copy_node(node, &copy, [&](const HostCopy& like) {
-        auto* join = join_of(joins, like.host);
+        auto* join = join_at(joins, like.host.address);
         return join ? part_of(*join, like, context) : needs.copies.find_same(like);
     });
 }
@@ -80,22 +93,13 @@ CUresult join_mirrors(CUgraph graph) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     const auto needs = needs_of(graph);
-    auto joins = find_joins(needs->copies, context->handle);
+    auto joins = find_joins(*needs, context->handle);
+    if (joins.empty()) return CUDA_SUCCESS;
     for (auto& join : joins) {
         auto bytes = static_cast<uint64_t>(join.end - join.begin);
         if (auto result = make_mirror(*context, bytes, join.base); result != CUDA_SUCCESS) return result;
     }
-    std::vector<CUgraphNode> nodes;
-    if (joins.empty()) return CUDA_SUCCESS;
-    if (auto result = list_nodes(graph, nodes); result != CUDA_SUCCESS) return result;
-    for (auto node : nodes) {
-        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
-        auto result = cuGraphNodeGetType(node, &type);
-        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY)
-            result = join_node(node, joins, *needs, context->handle);
-        if (result != CUDA_SUCCESS) return result;
-    }
-    return CUDA_SUCCESS;
+    return for_each_copy_node(graph, [&](auto node) { return join_node(node, joins, *needs, context->handle); });
 }
 
 }  // namespace tnr::cuda

@@ -5,10 +5,10 @@
 
 namespace tnr::cuda {
 
-// Copies of the graph that overlap get parts of one mirror. Launches fill it before the graph and fetch from it behind, and
-// what happens in between is in the graph's own order. Copies with gaps between their rows, of other contexts than the
-// current one, and of graphs inside the graph keep their mirrors. For graphs without functions of the program: those are
-// told of whole mirrors.
+// Copies of the graph, and of graphs inside it, that overlap get parts of one mirror, which is laid out as the program's
+// memory is. Launches fill it before the graph and fetch from it behind, and what happens in between is in the graph's own
+// order; functions of the program see and bring the parts of copies. Copies in other contexts than the current one keep
+// their mirrors, and so do those that a function could not tell apart: of different rows from one place to another.
 CUresult join_mirrors(CUgraph graph);
 
 }  // namespace tnr::cuda

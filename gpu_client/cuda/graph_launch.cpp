@@ -20,7 +20,7 @@ CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
         if (result == CUDA_SUCCESS)
-            result = copy_to_device({*copy.mirror + offset, host.row_bytes}, host, stream, false);
+            result = copy_to_device({*copy.mirror + offset, mirror_pitch(copy)}, host, stream, false);
     });
     return result;
 }
@@ -29,7 +29,7 @@ CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
         if (result == CUDA_SUCCESS)
-            result = copy_from_device(host, {*copy.mirror + offset, host.row_bytes}, stream, false);
+            result = copy_from_device(host, {*copy.mirror + offset, mirror_pitch(copy)}, stream, false);
     });
     return result;
 }
@@ -38,13 +38,13 @@ CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
 CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream stream,
                            const std::function<CUresult()>& submit_launch) {
     for (auto& copy : needs.copies) {
-        if (!copy->to_device) continue;
+        if (!copy->to_device || copy->disabled) continue;
         if (auto result = fill_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     expect_functions(*context.session.load(), needs);
     if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
     for (auto& copy : needs.copies) {
-        if (copy->to_device || copy->seen_by_function) continue;
+        if (copy->to_device || copy->seen_by_function || copy->disabled) continue;
         if (auto result = fetch_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;

@@ -24,13 +24,15 @@ struct GraphFunction {
 struct GraphNeeds {
     HostCopies copies;
     std::vector<GraphFunction> functions;
-    bool allocates = false;  // memory, or frees it: a launch may be wrong, so the program waits for the answer
+    bool allocates = false;    // memory, or frees it: a launch may be wrong, so the program waits for the answer
+    bool may_be_less = false;  // a node is gone, say: order_needs() asks what is still there
 
     bool empty() const { return copies.empty() && functions.empty() && !allocates; }
     void add(const GraphNeeds& more) {
         for (auto& copy : more.copies) copies.add(copy);
         functions.insert(functions.end(), more.functions.begin(), more.functions.end());
         allocates |= more.allocates;
+        may_be_less |= more.may_be_less;
     }
 };
 

@@ -39,6 +39,22 @@ CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
     return cuGraphGetNodes(graph, nodes.data(), &count);
 }
 
+CUresult for_each_copy_node(CUgraph graph, const std::function<CUresult(CUgraphNode)>& use) {
+    std::vector<CUgraphNode> nodes;
+    if (auto result = list_nodes(graph, nodes); result != CUDA_SUCCESS) return result;
+    for (auto node : nodes) {
+        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUgraph inside = nullptr;
+        auto result = cuGraphNodeGetType(node, &type);
+        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY) result = use(node);
+        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH)
+            result = cuGraphChildGraphNodeGetGraph(node, &inside);
+        if (result == CUDA_SUCCESS && inside) result = for_each_copy_node(inside, use);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
 void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place) {
     call.put(made.number());
     call.handle(place.graph);
@@ -92,7 +108,6 @@ CUresult move_child(const NodePlace& place, CUgraph child) {
     return CUDA_SUCCESS;
 }
 
-// Copies of the graph that the node had may stay among the needs: what they bring is for nobody.
 CUresult set_child(CUgraphNode node, const CUDA_CHILD_GRAPH_NODE_PARAMS& given) {
     auto* changed = find_graph_node(node);
     auto* graph = find_graph(given.graph);
@@ -102,6 +117,7 @@ CUresult set_child(CUgraphNode node, const CUDA_CHILD_GRAPH_NODE_PARAMS& given) 
     const wire::ChildWork<wire::Numbers> work{graph->number};
     if (auto result = set_node(wire::SetChildGraph<>::op, node, work); result != CUDA_SUCCESS) return result;
     forget_graphs_in(node);
+    needs_may_be_less(handle_of<CUgraph>(changed->graph));
     if (needs) add_needs(handle_of<CUgraph>(changed->graph), *needs);
     return CUDA_SUCCESS;
 }

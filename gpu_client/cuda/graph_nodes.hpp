@@ -22,6 +22,8 @@ inline wire::CallWay way_if(bool plain) {
     return plain ? wire::CallWay::async_ : wire::CallWay::sync;
 }
 
+// Calls `use` for each copy of the graph, and of graphs inside it, until one fails.
+CUresult for_each_copy_node(CUgraph graph, const std::function<CUresult(CUgraphNode)>& use);
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes);
 
 // Puts the beginning of an AddNode: its number, its graph, its dependencies.

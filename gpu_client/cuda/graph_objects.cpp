@@ -137,28 +137,44 @@ bool name_by_driver(CUgraphExec& handle, uint64_t name) {
     return true;
 }
 
-static std::shared_ptr<GraphNeeds> share_needs(Graph& graph) {
-    graph.needs_are_shared = graph.needs != nullptr;
-    return graph.needs;
+// The graph that this one is inside of, however deep, or itself: what launches need is kept there.
+static Graph* outermost(uint64_t handle) {
+    auto* graph = graphs().find(handle);
+    while (graph && graph->holder != 0) {
+        auto* holder = graph_nodes().find(graph->holder);
+        graph = holder ? graphs().find(holder->graph) : nullptr;
+    }
+    return graph;
+}
+
+// A graph inside another may need less than that.
+static std::shared_ptr<GraphNeeds> share_needs(uint64_t handle) {
+    auto* graph = outermost(handle);
+    if (!graph || !graph->needs) return nullptr;
+    if (graph->handle == handle) {
+        graph->needs_are_shared = true;
+        return graph->needs;
+    }
+    auto needs = std::make_shared<GraphNeeds>(*graph->needs);
+    needs->may_be_less = true;
+    return needs;
 }
 
 // A clone, or an instance: it needs what the graph needs.
 void made(CUgraph handle, const NamedGraph& from) {
     LockGuard lock(ownership().mutex);
-    auto *graph = find_graph(handle), *original = graphs().find(from.graph);
-    if (!graph || !original) return;
-    graph->needs = share_needs(*original);
+    auto* graph = find_graph(handle);
+    if (!graph) return;
+    graph->needs = share_needs(from.graph);
     graph->needs_are_shared = true;
 }
 void made(CUgraphExec handle, const NamedGraph& from) {
     auto* exec = find_graph_exec(handle);
     LockGuard lock(ownership().mutex);
-    auto* original = graphs().find(from.graph);
-    if (exec && original) {
-        exec->needs = share_needs(*original);
-        exec->has_needs = exec->needs != nullptr;
-        exec->graph = from.graph;
-    }
+    if (!exec) return;
+    exec->needs = share_needs(from.graph);
+    exec->has_needs = exec->needs != nullptr;
+    exec->graph = from.graph;
 }
 void made(CUgraphNode handle, const NamedGraph& where) {
     LockGuard lock(ownership().mutex);
@@ -174,6 +190,17 @@ void moved_into(CUgraph handle, CUgraphNode node) {
     if (!graph) return;
     graph->holder = value_of(node);
     ownership().graphs_of_node[graph->holder].push_back(value_of(handle));
+}
+
+bool is_in_body(CUgraph handle) {
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(handle);
+    while (graph && graph->holder != 0) {
+        auto* holder = graph_nodes().find(graph->holder);
+        if (!holder || holder->bodies) return holder != nullptr;
+        graph = graphs().find(holder->graph);
+    }
+    return false;
 }
 
 void forget(CUgraph handle) {
@@ -197,22 +224,29 @@ void forget_graphs_in(CUgraphNode node) {
 void add_needs(CUgraph handle, const GraphNeeds& more) {
     if (more.empty()) return;
     LockGuard lock(ownership().mutex);
-    auto* graph = find_graph(handle);
+    auto* graph = outermost(value_of(handle));
     if (!graph) return;
     if (!graph->needs) graph->needs = std::make_shared<GraphNeeds>();
     if (std::exchange(graph->needs_are_shared, false)) graph->needs = std::make_shared<GraphNeeds>(*graph->needs);
     graph->needs->add(more);
 }
 
+void needs_may_be_less(CUgraph handle) {
+    if (auto needs = needs_of(handle)) {
+        auto less = std::make_shared<GraphNeeds>(*needs);
+        less->may_be_less = true;
+        set_needs(handle, std::move(less));
+    }
+}
+
 std::shared_ptr<const GraphNeeds> needs_of(CUgraph handle) {
     LockGuard lock(ownership().mutex);
-    auto* graph = find_graph(handle);
-    return graph ? share_needs(*graph) : nullptr;
+    return share_needs(value_of(handle));
 }
 
 HostCopies::Copy same_copy_in(CUgraph handle, const HostCopy& like) {
     LockGuard lock(ownership().mutex);
-    auto* graph = find_graph(handle);
+    auto* graph = outermost(value_of(handle));
     return graph && graph->needs ? graph->needs->copies.find_same(like) : nullptr;
 }
 
@@ -224,7 +258,7 @@ std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec handle) {
 
 void set_needs(CUgraph handle, std::shared_ptr<GraphNeeds> needs) {
     LockGuard lock(ownership().mutex);
-    auto* graph = find_graph(handle);
+    auto* graph = outermost(value_of(handle));
     if (!graph) return;
     graph->needs.swap(needs);
     graph->needs_are_shared = graph->needs != nullptr;

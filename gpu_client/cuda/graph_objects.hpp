@@ -5,6 +5,8 @@
 // program first asks for them; find_numbered() gives such a number a handle.
 #pragma once
 
+#include <map>
+
 #include "gpu_client/cuda/graph_needs.hpp"
 #include "gpu_client/cuda/objects.hpp"
 
@@ -47,6 +49,8 @@ struct GraphExec {
     bool has_needs = false;
     uint64_t graph = 0;  // handle of what it was made of; 0: changed as a whole since
     std::shared_ptr<const GraphNeeds> needs;
+    // Of graphs that the program has put inside the instance, by the handle of the node.
+    std::map<uint64_t, std::shared_ptr<const GraphNeeds>> needs_inside;
 };
 
 // An object of the program that graphs keep alive. The worker's driver counts the references.
@@ -111,18 +115,22 @@ void made(CUgraphExec handle, const NamedGraph& where);
 bool name_by_driver(CUgraphExec& handle, uint64_t name);
 // It has become part of the node's graph.
 void moved_into(CUgraph handle, CUgraphNode node);
+// Whether it is a body of a conditional node, or inside one.
+bool is_in_body(CUgraph graph);
 // It is gone, with all that it owns.
 void forget(CUgraph handle);
 void forget(CUgraphNode handle);
 void forget(CUgraphExec handle);
 void forget_graphs_in(CUgraphNode node);
 
-// What launches need of the program. It goes with the graph and the instance.
+// What launches need of the program. It goes with the outermost graph and the instance.
 void add_needs(CUgraph graph, const GraphNeeds& more);
 std::shared_ptr<const GraphNeeds> needs_of(CUgraph graph);           // null: nothing
 HostCopies::Copy same_copy_in(CUgraph graph, const HostCopy& like);  // null: none of the same rows
 std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec exec);
 void set_needs(CUgraph graph, std::shared_ptr<GraphNeeds> needs);
+// Something of the graph goes or changes that may have needed what is kept for it.
+void needs_may_be_less(CUgraph graph);
 void set_needs(CUgraphExec exec, std::shared_ptr<const GraphNeeds> needs);
 
 // What a number in an answer of the session stands for; 0: null.

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <map>
+#include <set>
 
 #include "gpu_client/cuda/graph_joined_copies.hpp"
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
@@ -21,16 +22,17 @@ using Order = wire::OrderGraph<>::Reply;
 // The mirrors of a graph's copies, each once, and which one a copy has.
 struct Mirrors {
     decltype(wire::OrderGraph<>::mirrors) all;
-    std::unordered_map<uint64_t, uint32_t> index;  // by address
+    std::map<std::pair<uint64_t, uint64_t>, uint32_t>
+        index;  // by address and size: parts of one may begin at one place
     std::vector<std::array<HostCopies::Copy, 2>>
         copies;  // of each mirror the first one each way, to the device at [true]
 
     explicit Mirrors(const GraphNeeds& needs) {
         for (auto& copy : needs.copies) {
             auto& host = copy->host;
-            auto [entry, is_new] = index.emplace(*copy->mirror, static_cast<uint32_t>(all.size()));
+            auto [entry, is_new] = index.emplace(key_of(*copy), static_cast<uint32_t>(all.size()));
             if (is_new) {
-                all.push_back({*copy->mirror, host.row_bytes * host.rows, value_of(host.address),
+                all.push_back({*copy->mirror, mirrored_bytes(*copy), value_of(host.address),
                                extent(host.row_bytes, host.rows, host.pitch)});
                 copies.emplace_back();
             }
@@ -38,7 +40,8 @@ struct Mirrors {
             if (!first) first = copy;
         }
     }
-    uint32_t of(const HostCopy& copy) const { return index.at(*copy.mirror); }
+    static std::pair<uint64_t, uint64_t> key_of(const HostCopy& copy) { return {*copy.mirror, mirrored_bytes(copy)}; }
+    uint32_t of(const HostCopy& copy) const { return index.at(key_of(copy)); }
     // Null: the graph has no such copy any more.
     HostCopies::Copy any_copy(uint32_t mirror, bool to_device) const {
         return mirror < copies.size() ? copies[mirror][to_device] : nullptr;
@@ -62,37 +65,53 @@ FunctionMemory memory_of(const wire::FunctionOrder& function, const Mirrors& mir
     return memory;
 }
 
-// Copies to the host last, in the order in which launches reach them.
+// Copies to the host last, in the order in which launches reach them, without those that are gone: nothing would be in
+// their mirrors. A copy to the device that is gone may stay: what it brings is for nobody.
 std::shared_ptr<GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mirrors, const Order& order) {
     auto place = [&](const HostCopies::Copy& copy) { return copy->to_device ? 0 : order.unseen[mirrors.of(*copy)]; };
+    std::set<uint32_t> seen;
+    std::set<uint64_t> tickets;
+    for (auto& function : order.functions) {
+        seen.insert(function.seen.begin(), function.seen.end());
+        tickets.insert(function.ticket);
+    }
     std::vector<HostCopies::Copy> copies;
     for (auto& copy : needs.copies) {
+        const bool unseen = copy->to_device || place(copy) != 0;
+        if (!unseen && seen.count(mirrors.of(*copy)) == 0) continue;
         copies.push_back(std::make_shared<HostCopy>(*copy));
-        copies.back()->seen_by_function = !copy->to_device && place(copy) == 0;
+        copies.back()->seen_by_function = !unseen;
     }
     std::stable_sort(copies.begin(), copies.end(), [&](auto& one, auto& other) { return place(one) < place(other); });
     auto ordered = std::make_shared<GraphNeeds>(needs);
     ordered->copies = {};
     for (auto& copy : copies) ordered->copies.add(std::move(copy));
+    std::erase_if(ordered->functions, [&](auto& function) { return tickets.count(*function.ticket) == 0; });
+    ordered->may_be_less = false;
     return ordered;
+}
+
+// Mirrors hold it without order.
+bool any_order_does(const GraphNeeds& needs) {
+    if (needs.may_be_less) return false;
+    return needs.copies.empty() || (needs.functions.empty() && !any_overlap(needs.copies, needs.copies));
 }
 
 // `tangled`: no order is right.
 CUresult order_needs(CUgraph graph, bool& tangled) {
     tangled = false;
     auto needs = needs_of(graph);
-    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(needs->copies, needs->copies)))
-        return CUDA_SUCCESS;
+    if (!needs || any_order_does(*needs)) return CUDA_SUCCESS;
     const Mirrors mirrors(*needs);
     if (mirrors.all.size() > wire::graph_mirrors_max)
         return static_cast<CUresult>(unsupported("a graph with functions and so many copies from or to the host"));
     Order order;
     if (auto result = ask_order(graph, mirrors, order); result != CUDA_SUCCESS) return result;
-    tangled = order.tangled != 0;
-    if (tangled) return CUDA_ERROR_NOT_SUPPORTED;
     if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
     for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, mirrors));
-    set_needs(graph, in_order(*needs, mirrors, order));
+    auto ordered = in_order(*needs, mirrors, order);
+    set_needs(graph, ordered->empty() ? nullptr : ordered);
+    tangled = order.tangled != 0;
     return CUDA_SUCCESS;
 }
 
@@ -106,24 +125,33 @@ bool overlaps_shared(const GraphNeeds& left, const GraphNeeds& before) {
 
 }  // namespace
 
+CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostCopies& found) {
+    const Mirrors mirrors(of_instance);
+    Order order;
+    auto result = ask_order(inside, mirrors, order);
+    if (result != CUDA_SUCCESS) return result;
+    if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
+    for (auto& copy : of_instance.copies)
+        if (!copy->to_device && order.unseen[mirrors.of(*copy)] != 0) found.add(copy);
+    return CUDA_SUCCESS;
+}
+
 CUresult order_needs(CUgraph graph) {
+    auto* object = find_graph(graph);
+    if (object && object->holder != 0 && needs_of(graph)) return CUDA_ERROR_INVALID_VALUE;  // it has no instances
     bool tangled = false;
-    auto before = needs_of(graph);
     auto result = order_needs(graph, tangled);
-    if (!tangled) return result;
-    if (result = share_pinned_copies(graph); result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS || !tangled) return result;
+    auto before = needs_of(graph);
+    result = share_pinned_copies(graph);
     auto left = needs_of(graph);
-    if (!left) return CUDA_SUCCESS;
-    bool refused = overlaps_shared(*left, *before);
-    if (!refused && any_overlap(left->copies, left->copies)) {
-        if (left->functions.empty()) result = join_mirrors(graph);
-        if (result != CUDA_SUCCESS) return result;
-        left = needs_of(graph);
-        refused = any_overlap(left->copies, left->copies);
+    if (result != CUDA_SUCCESS || !left) return result;
+    if (!overlaps_shared(*left, *before)) {
+        if (result = join_mirrors(graph); result == CUDA_SUCCESS) result = order_needs(graph, tangled);
+        if (result != CUDA_SUCCESS || !tangled) return result;
     }
-    if (!refused) return order_needs(graph, tangled);
     return static_cast<CUresult>(
-        unsupported("a graph's copy from host memory, not pinned, that a copy before it changes partly"));
+        unsupported("a graph's copy from host memory, not pinned, that something before it or beside it changes"));
 }
 
 }  // namespace tnr::cuda

@@ -11,4 +11,8 @@ namespace tnr::cuda {
 // memory instead, or parts of one mirror where it is not pinned; CUDA_ERROR_NOT_SUPPORTED where that does not do either.
 CUresult order_needs(CUgraph graph);
 
+// Those of an instance's copies to the host that are of a graph which was inside when it was made. For instances without
+// functions: asking is telling those what they see.
+CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostCopies& found);
+
 }  // namespace tnr::cuda

@@ -1,8 +1,6 @@
 // See graph_pinned_copies.hpp.
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
 
-#include <vector>
-
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
@@ -36,24 +34,22 @@ static CUresult share_sides(Context& context, CUgraphNode node) {
     if (!is_host(copy.srcMemoryType, copy.srcDevice) && !is_host(copy.dstMemoryType, copy.dstDevice))
         return CUDA_SUCCESS;
     if (auto result = read_3d(&copy, box); result != CUDA_SUCCESS) return result;
-    if (!can_share(box, box.to) || !can_share(box, box.from)) return CUDA_SUCCESS;
+    auto result = share_box(context, box);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) return CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? cuGraphMemcpyNodeSetParams(node, &copy) : result;
+}
+
+CUresult share_box(Context& context, const Box& box) {
+    if (!can_share(box, box.to) || !can_share(box, box.from)) return CUDA_ERROR_NOT_SUPPORTED;
     for (auto* side : {&box.to, &box.from})
         if (auto result = share_side(context, *side); result != CUDA_SUCCESS) return result;
-    return cuGraphMemcpyNodeSetParams(node, &copy);
+    return CUDA_SUCCESS;
 }
 
 CUresult share_pinned_copies(CUgraph graph) {
     Context* context = nullptr;
-    std::vector<CUgraphNode> nodes;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    if (auto result = list_nodes(graph, nodes); result != CUDA_SUCCESS) return result;
-    for (auto node : nodes) {
-        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
-        auto result = cuGraphNodeGetType(node, &type);
-        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY) result = share_sides(*context, node);
-        if (result != CUDA_SUCCESS) return result;
-    }
-    return CUDA_SUCCESS;
+    return for_each_copy_node(graph, [&](auto node) { return share_sides(*context, node); });
 }
 
 }  // namespace tnr::cuda

@@ -22,6 +22,11 @@ CUresult check_cuGraphDestroy(CUgraph handle) {
     return graph && graph->holder == 0 && !is_captured_into(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult check_cuGraphDestroyNode(CUgraphNode handle) {
+    if (auto* node = find_graph_node(handle)) needs_may_be_less(handle_of<CUgraph>(node->graph));
+    return CUDA_SUCCESS;
+}
+
 // Not captured: it waits for nothing that a graph could hold.
 CUresult check_cuGraphUpload(CUgraphExec, CUstream in) {
     StreamRef stream;
@@ -32,6 +37,7 @@ CUresult check_cuGraphUpload(CUgraphExec, CUstream in) {
 
 // What launches of the child need, those of the graph need.
 CUresult check_cuGraphAddChildGraphNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUgraph child) {
+    if (auto result = prepare_for_body(graph, child); result != CUDA_SUCCESS) return result;
     if (auto needs = needs_of(child)) add_needs(graph, *needs);
     return CUDA_SUCCESS;
 }
@@ -64,11 +70,37 @@ void note_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdat
 void note_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode*, CUgraphExecUpdateResult*) {
     note_update(exec, graph);
 }
-void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgraph child) {
-    auto needs = needs_of(exec);
+CUresult check_cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph child) {
+    return order_needs(child);
+}
+
+// What the node had until now copies nothing any more.
+static void drop_inside(CUgraphExec exec, CUgraphNode node, GraphNeeds& needs) {
+    HostCopies gone;
+    CUgraph inside = nullptr;
+    auto& known = find_graph_exec(exec)->needs_inside;
+    if (auto before = known.find(value_of(node)); before != known.end()) {
+        if (before->second) gone = before->second->copies;
+    } else if (needs.functions.empty() && cuGraphChildGraphNodeGetGraph(node, &inside) == CUDA_SUCCESS) {
+        (void)find_copies_inside(inside, needs, gone);
+    }
+    for (auto& copy : gone) {
+        bool one = false;  // the same graph may be inside another node, too
+        needs.copies.erase_if([&](auto& other) {
+            bool is = !one && !other->to_device && !copy->to_device && other->mirror == copy->mirror;
+            one |= is;
+            return is;
+        });
+    }
+}
+
+void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+    auto needs = needs_of(exec), more = needs_of(child);
     auto all = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    if (auto more = needs_of(child)) all->add(*more);
-    if (!all->empty()) set_needs(exec, all);
+    if (needs && !needs->copies.empty()) drop_inside(exec, node, *all);
+    if (more) all->add(*more);
+    find_graph_exec(exec)->needs_inside[value_of(node)] = std::move(more);
+    if (needs || !all->empty()) set_needs(exec, all);
 }
 
 CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {

@@ -2,17 +2,12 @@
 #include "gpu_client/cuda/graphs_for_kernels.hpp"
 
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
-#include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
 
 namespace tnr::cuda {
-
-CUresult refuse_mirrors_for_kernels() {
-    return static_cast<CUresult>(
-        unsupported("a copy from or to host memory that is not pinned, in a graph that kernels launch"));
-}
 
 static bool has_mirrors(CUgraph graph) {
     auto needs = needs_of(graph);
@@ -22,7 +17,19 @@ static bool has_mirrors(CUgraph graph) {
 CUresult prepare_for_kernels(CUgraph graph) {
     if (!has_mirrors(graph)) return CUDA_SUCCESS;
     if (auto result = share_pinned_copies(graph); result != CUDA_SUCCESS) return result;
-    return has_mirrors(graph) ? refuse_mirrors_for_kernels() : CUDA_SUCCESS;
+    return has_mirrors(graph) ? refuse_mirrors() : CUDA_SUCCESS;
+}
+
+CUresult prepare_for_body(CUgraph body, CUgraph inside) {
+    return is_in_body(body) ? prepare_for_kernels(inside) : CUDA_SUCCESS;
+}
+
+CUresult prepare_for_body(CUgraph body, Context& context, const CUDA_MEMCPY3D& copy) {
+    Box box;
+    if (!is_in_body(body)) return CUDA_SUCCESS;
+    if (auto result = read_3d(&copy, box); result != CUDA_SUCCESS) return result;
+    auto result = share_box(context, box);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? refuse_mirrors() : result;
 }
 
 void name_for_kernels(CUgraphExec& exec) {

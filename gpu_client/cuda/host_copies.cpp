@@ -12,7 +12,7 @@ static bool same_rows(const HostRows& one, const HostRows& other) {
            (one.rows == 1 || one.pitch == other.pitch);
 }
 
-static bool same(const HostCopy& one, const HostCopy& other) {
+bool same_rows(const HostCopy& one, const HostCopy& other) {
     return same_rows(one.host, other.host) && one.slice_rows == other.slice_rows &&
            one.copied_rows == other.copied_rows;
 }
@@ -41,7 +41,7 @@ void HostCopies::index() {
 
 HostCopies::Copy HostCopies::find_same(const HostCopy& like) const {
     auto [first, last] = by_address_.equal_range(like.host.address);
-    auto found = std::find_if(first, last, [&](auto& entry) { return same(*entry.second, like); });
+    auto found = std::find_if(first, last, [&](auto& entry) { return same_rows(*entry.second, like); });
     return found != last ? found->second : nullptr;
 }
 

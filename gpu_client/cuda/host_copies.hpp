@@ -15,20 +15,27 @@ struct HostCopy {
     // Of a box with gaps between its slices, the gaps are mirrored, too, but never copied: of every `slice_rows` rows the
     // first `copied_rows` are the box's. 0: all are.
     uint64_t slice_rows = 0, copied_rows = 0;
-    // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
+    // Address of the rows in device memory, packed unless they are a part of another mirror. The memory goes with the last
+    // copy that uses it.
     std::shared_ptr<const uint64_t> mirror;
-    // Base of the mirror that this one is a part of (graph_joined_copies.hpp), 0: none. Parts of one follow the graph's order
-    // where they overlap.
+    // Base of the mirror that this one is a part of (graph_joined_copies.hpp), 0: none. The rows are as far apart there as
+    // in the program's memory. Parts of one follow the graph's order where they overlap.
     uint64_t joined = 0;
     uint64_t context = 0;  // handle: of the mirror
     uint64_t stream = 0;   // handle of the one that it was captured in, or
     uint64_t node = 0;     // of the node that it was added or set as
     // A function of the graph comes behind it and has seen what it brought; it may have changed that.
     bool seen_by_function = false;
+    bool disabled = false;  // in an instance
 };
 
+// From one row to the next in the mirror.
+inline uint64_t mirror_pitch(const HostCopy& copy) {
+    return copy.joined != 0 && copy.host.rows > 1 ? copy.host.pitch : copy.host.row_bytes;
+}
+// From the first row's start to the last one's end there.
 inline uint64_t mirrored_bytes(const HostCopy& copy) {
-    return copy.host.row_bytes * copy.host.rows;
+    return extent(copy.host.row_bytes, copy.host.rows, mirror_pitch(copy));
 }
 
 // Those of one graph, in the order in which they came. A program may capture thousands of them, one by one, so that adding
@@ -69,9 +76,21 @@ void for_each_slice(const HostCopy& copy, Use&& use) {
     if (copy.slice_rows == 0) return use(host, uint64_t{0});
     for (uint64_t row = 0; row < host.rows; row += copy.slice_rows)
         use(HostRows{host.address + row * host.pitch, host.row_bytes, copy.copied_rows, host.pitch},
-            row * host.row_bytes);
+            row * mirror_pitch(copy));
 }
 
+// The same for rows that lie behind each other in the mirror.
+template <class Use>
+void for_each_stretch(const HostCopy& copy, Use&& use) {
+    for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
+        const uint64_t pitch = mirror_pitch(copy);
+        if (pitch == host.row_bytes) return use(host, offset);
+        for (uint64_t row = 0; row < host.rows; ++row)
+            use(HostRows{host.address + row * host.pitch, host.row_bytes, 1, host.row_bytes}, offset + row * pitch);
+    });
+}
+
+bool same_rows(const HostCopy& one, const HostCopy& other);
 bool overlap(const HostRows& one, const HostRows& other);
 
 // True if one of `some` and one of `others` with another mirror overlap, at least one of them to the host: which of them

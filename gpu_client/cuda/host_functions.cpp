@@ -66,11 +66,12 @@ void bring(const FunctionMemory& memory) {
         auto* context = contexts().find(copy->context);
         Transfers by{copy->context, 0};
         if (!context || open_transfers(*context, by.stream) != CUDA_SUCCESS) continue;
-        auto& host = copy->host;
-        bool plain = host.rows == 1 || host.pitch == host.row_bytes;
-        const uint64_t pieces = plain ? 1 : host.rows, bytes = plain ? host.rows * host.row_bytes : host.row_bytes;
-        for (uint64_t i = 0; i < pieces; ++i)
-            give_bytes(by, *copy->mirror + i * bytes, host.address + i * host.pitch, bytes);
+        for_each_stretch(*copy, [&](const HostRows& host, uint64_t offset) {
+            const bool plain = host.pitch == host.row_bytes;
+            const uint64_t pieces = plain ? 1 : host.rows, bytes = plain ? host.rows * host.row_bytes : host.row_bytes;
+            for (uint64_t i = 0; i < pieces; ++i)
+                give_bytes(by, *copy->mirror + offset + i * bytes, host.address + i * host.pitch, bytes);
+        });
         if (std::find(used.begin(), used.end(), by) == used.end()) used.push_back(by);
     }
     for (auto& by : used) finish_for_stream(by);
@@ -166,13 +167,14 @@ void run_on_host_thread_soon(std::function<void()> run) {
 
 // A piece of what is in the copy's mirror.
 static void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
-    for_each_slice(copy, [&](const HostRows& host, uint64_t slice_offset) {
+    if (copy.disabled) return;
+    for_each_stretch(copy, [&](const HostRows& host, uint64_t first) {
         const uint64_t bytes = host.rows * host.row_bytes;
-        const uint64_t begin = std::max(offset, slice_offset);
-        const uint64_t end = std::min(offset + data.size(), slice_offset + bytes);
+        const uint64_t begin = std::max(offset, first);
+        const uint64_t end = std::min(offset + data.size(), first + bytes);
         if (begin >= end) return;
         Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
-        (void)to.write(begin - slice_offset, data.subspan(begin - offset, end - begin));
+        (void)to.write(begin - first, data.subspan(begin - offset, end - begin));
     });
 }
 
@@ -187,7 +189,7 @@ void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte>
     auto memory = memory_of_function(ticket);
     if (!memory) return;
     for (auto& copy : memory->seen) {
-        const uint64_t bytes = copy->host.rows * copy->host.row_bytes;
+        const uint64_t bytes = mirrored_bytes(*copy);
         if (offset < bytes) return write_seen(*copy, offset, data);
         offset -= bytes;
     }

@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/mirrors.hpp"
 
 #include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
@@ -15,6 +16,11 @@ CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<con
             delete last;
         });
     return result;
+}
+
+CUresult refuse_mirrors() {
+    return static_cast<CUresult>(
+        unsupported("a copy from or to host memory that is not pinned, in a graph that kernels launch or run"));
 }
 
 CUresult give_mirror(const Context& context, HostCopy& copy, const HostCopy* same) {

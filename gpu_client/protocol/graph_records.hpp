@@ -131,7 +131,8 @@ inline constexpr uint32_t graph_mirrors_max = 16'384;
 using MirrorList = List<uint32_t, graph_mirrors_max>;
 struct FunctionOrder {
     uint64_t ticket = 0;
-    MirrorList seen;    // it comes after copies into these, whose content it gets, one behind the other
+    // It comes after copies into these, and no function before it has seen them: it gets their content, one behind the other.
+    MirrorList seen;
     MirrorList brings;  // copies out of these come after it: the client fills them again when it has run
     auto fields() { return std::tie(ticket, seen, brings); }
 };
@@ -152,7 +153,7 @@ struct OrderGraph {
         // 0: none. That is the order in which the client fetches them when the graph is done.
         List<uint32_t, graph_mirrors_max> unseen;
         // A copy from the host comes after one to overlapping memory there, with nobody between them that could carry the
-        // one mirror's content to the other.
+        // one mirror's content to the other; or after one and a function beside that, which would undo it.
         uint8_t tangled = 0;
         auto fields() { return std::tie(functions, unseen, tangled); }
     };

@@ -120,14 +120,24 @@ CUresult GraphOrder::describe(CUgraphNode node, CUgraphNodeType type, Step& step
     CUDA_MEMCPY3D copy{};
     auto result = driver().cuGraphMemcpyNodeGetParams(node, &copy);
     if (result != CUDA_SUCCESS) return result;
-    if (copy.srcMemoryType != CU_MEMORYTYPE_ARRAY) step.reads = mirror_at(copy.srcDevice);
-    if (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY) step.writes = mirror_at(copy.dstDevice);
+    auto span = [&](size_t pitch, size_t height) {
+        return ((copy.Depth - 1) * height + copy.Height - 1) * pitch + copy.WidthInBytes;
+    };
+    if (copy.srcMemoryType != CU_MEMORYTYPE_ARRAY)
+        step.reads = mirror_at(copy.srcDevice, span(copy.srcPitch, copy.srcHeight));
+    if (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY)
+        step.writes = mirror_at(copy.dstDevice, span(copy.dstPitch, copy.dstHeight));
     return CUDA_SUCCESS;
 }
 
-int GraphOrder::mirror_at(uint64_t address) const {
-    auto found = mirror_at_.find(address);
-    return found != mirror_at_.end() ? found->second : -1;
+// Parts of one may begin at one place, and then differ in size.
+int GraphOrder::mirror_at(uint64_t address, uint64_t bytes) const {
+    auto known = mirrors_at_.find(address);
+    if (known == mirrors_at_.end()) return -1;
+    auto& there = known->second;
+    auto found = std::find_if(there.begin(), there.end(),
+                              [&](int mirror) { return mirrors_[static_cast<size_t>(mirror)].bytes == bytes; });
+    return found != there.end() ? *found : there.front();
 }
 
 // ---- what comes before each ----
@@ -157,6 +167,12 @@ bool GraphOrder::overlap(int one, int other) const {
     return a.host < b.host + b.host_bytes && b.host < a.host + a.host_bytes;
 }
 
+// Whether what a copy writes into the one a copy reads from the other: they may be parts of one.
+bool GraphOrder::hands_on(int from, int to) const {
+    auto &a = mirrors_[static_cast<size_t>(from)], &b = mirrors_[static_cast<size_t>(to)];
+    return a.device < b.device + b.bytes && b.device < a.device + a.bytes;
+}
+
 // Whether what a copy from the host reads may lack what a copy before it has put there. A function fills the mirror again
 // with what it has seen; one that runs beside the copy has not, and fills the mirror all the same.
 bool GraphOrder::tangled(uint32_t reader) const {
@@ -165,12 +181,13 @@ bool GraphOrder::tangled(uint32_t reader) const {
     return std::any_of(writers_.begin(), writers_.end(), [&](uint32_t writer) {
         auto& write = steps_[writer];
         if (!has_bit(known, write.write_bit) || !overlap(write.writes, mirror)) return false;
-        bool handed_on = write.writes == mirror;
+        const bool by_itself = hands_on(write.writes, mirror);
+        bool handed_on = by_itself;
         for (auto function : functions_) {
             auto bit = steps_[function].function_bit;
             if (!has_bit(known, bit)) continue;
             bool saw = has_bit(sets_[function], write.write_bit), earlier = has_bit(sets_[writer], bit);
-            if (write.writes == mirror && !saw && !earlier) return true;
+            if (by_itself && !saw && !earlier) return true;
             handed_on |= saw;
         }
         return !handed_on;
@@ -194,11 +211,27 @@ private:
     std::vector<bool> has_;
 };
 
+// What functions before this one have seen: the program's memory has it by then, and they may have changed it there.
+StepSet GraphOrder::heard_before(uint32_t function) const {
+    StepSet heard(sets_[function].size());
+    auto last = std::lower_bound(functions_.begin(), functions_.end(), function);
+    while (last != functions_.begin()) {
+        auto before = *--last;
+        auto bit = steps_[before].function_bit;
+        if (!has_bit(sets_[function], bit) || has_bit(heard, bit)) continue;  // what is known of one, it has heard
+        for (size_t word = 0; word < heard.size(); ++word) heard[word] |= sets_[before][word];
+    }
+    return heard;
+}
+
 wire::FunctionOrder GraphOrder::order_of(uint32_t function) const {
     wire::FunctionOrder order{steps_[function].ticket, {}, {}};
+    const auto heard = heard_before(function);
     MirrorSet seen(order.seen, mirrors_.size()), brings(order.brings, mirrors_.size());
-    for (auto writer : writers_)
-        if (has_bit(sets_[function], steps_[writer].write_bit)) seen.add(steps_[writer].writes);
+    for (auto writer : writers_) {
+        auto bit = steps_[writer].write_bit;
+        if (has_bit(sets_[function], bit) && !has_bit(heard, bit)) seen.add(steps_[writer].writes);
+    }
     for (size_t i = 0; i < steps_.size(); ++i)
         if (steps_[i].reads >= 0 && has_bit(sets_[i], steps_[function].function_bit)) brings.add(steps_[i].reads);
     return order;

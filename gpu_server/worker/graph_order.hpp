@@ -20,7 +20,7 @@ public:
     using TicketOf = std::function<uint64_t(const CUDA_HOST_NODE_PARAMS&)>;
     GraphOrder(GraphBook& book, const Mirrors& mirrors, TicketOf ticket_of)
         : book_(book), mirrors_(mirrors), ticket_of_(std::move(ticket_of)) {
-        for (size_t i = 0; i < mirrors.size(); ++i) mirror_at_.emplace(mirrors[i].device, static_cast<int>(i));
+        for (size_t i = 0; i < mirrors.size(); ++i) mirrors_at_[mirrors[i].device].push_back(static_cast<int>(i));
     }
 
     // CUDA_ERROR_NOT_SUPPORTED for a driver that cannot tell, and for more than can be ordered in a moment.
@@ -39,17 +39,19 @@ private:
     CUresult add_graph(CUgraph graph, int entry);
     CUresult add_node(CUgraphNode node, const std::vector<uint32_t>& before, uint32_t& end);
     CUresult describe(CUgraphNode node, CUgraphNodeType type, Step& step);
-    int mirror_at(uint64_t address) const;
+    int mirror_at(uint64_t address, uint64_t bytes) const;
     bool overlap(int one, int other) const;
+    bool hands_on(int from, int to) const;
     void count_bits();
     void find_sets();
     bool tangled(uint32_t reader) const;
+    StepSet heard_before(uint32_t function) const;
     wire::FunctionOrder order_of(uint32_t function) const;
     CUresult answer(wire::OrderGraph<>::Reply& order) const;
 
     GraphBook& book_;
     const Mirrors& mirrors_;
-    std::unordered_map<uint64_t, int> mirror_at_;  // by address
+    std::unordered_map<uint64_t, std::vector<int>> mirrors_at_;  // by address
     TicketOf ticket_of_;
     std::vector<Step> steps_;                    // each behind all that it comes after
     std::vector<uint32_t> functions_, writers_;  // steps

@@ -139,7 +139,8 @@ PROGRAMS = {
     "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
                            {"onnxruntime": job("onnxruntime")}, disk_gb=4),
     "old-toolkits": Program([], {"old-toolkits": job("old_toolkits")}, disk_gb=6),  # Debian's packages, unpacked
-    "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
+    "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1,
+                        gpus="h100:4"),
 }
 
 

@@ -17,7 +17,8 @@ from runtimes_job import VERSIONS, install
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "cuda_programs"
 LIMIT_S = 120
-LINKED_BY_NVCC = {"dynamic_parallelism", "separate_units"}  # device code to link as well: as shared ones alone
+# Device code to link as well: as shared ones alone.
+LINKED_BY_NVCC = {"conditional_graphs", "device_graphs", "dynamic_parallelism", "separate_units", "updatable_nodes"}
 
 
 def link(name, objects, runtime, client, folder):

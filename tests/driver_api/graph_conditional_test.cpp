@@ -1,5 +1,5 @@
 // Conditional nodes: graphs that run when, as long as, or depending on what a kernel has said.
-#include "graph.hpp"
+#include "graph_host_copies.hpp"
 
 using namespace driver_api;
 
@@ -187,4 +187,69 @@ TEST_CASE("a condition is one node's", "[graph]") {
     auto given = conditional(gpu, condition.handle, CU_GRAPH_COND_TYPE_IF, 1);
     CUgraphNode node = nullptr;
     CU_CHECK(cu.cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &given), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a body copies from and to pinned memory when it runs, and leaves it alone when it does not", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Graph graph;
+    Memory memory(std::vector<int>{1, 2}), other(std::vector<int>{0, 0});
+    int* host = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), 4 * sizeof(int)));
+    int *in = host, *out = host + 2;
+    const unsigned initial = GENERATE(0u, 1u);
+    Condition condition(gpu, graph, initial);
+    auto choice = add_conditional(gpu, graph, condition, CU_GRAPH_COND_TYPE_IF);
+    SECTION("as nodes") {
+        add_copy(choice.bodies[0], {}, to_host(out, memory.address, 2 * sizeof(int)));
+        add_copy(choice.bodies[0], {}, to_device(other.address, in, 2 * sizeof(int)));
+    }
+    SECTION("as nodes of a graph inside") {
+        Graph inside;
+        CUgraphNode node = nullptr;
+        add_copy(inside, {}, to_host(out, memory.address, 2 * sizeof(int)));
+        add_copy(inside, {}, to_device(other.address, in, 2 * sizeof(int)));
+        CU_OK(cu.cuGraphAddChildGraphNode(&node, choice.bodies[0], nullptr, 0, inside));
+    }
+    SECTION("captured") {
+        CU_OK(cu.cuStreamBeginCaptureToGraph(stream, choice.bodies[0], nullptr, nullptr, 0,
+                                             CU_STREAM_CAPTURE_MODE_RELAXED));
+        CU_OK(cu.cuMemcpyDtoHAsync(out, memory.address, 2 * sizeof(int), stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(other.address, in, 2 * sizeof(int), stream));
+        CUgraph captured = nullptr;
+        CU_OK(cu.cuStreamEndCapture(stream, &captured));
+    }
+    GraphExec exec(graph);
+    for (int round = 1; round <= 2; ++round) {
+        in[0] = 10 * round, in[1] = 20 * round, out[0] = out[1] = 9;
+        exec.run(stream);
+        const bool ran = initial != 0;
+        CHECK(std::vector<int>(out, out + 2) == (ran ? std::vector<int>{1, 2} : std::vector<int>{9, 9}));
+        CHECK(other.read<int>(2) == (ran ? std::vector<int>{10 * round, 20 * round} : std::vector<int>{0, 0}));
+    }
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+// CUDA takes pinned memory only there.
+TEST_CASE("a body's copy to memory that is not pinned is refused, or happens when the body runs", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Graph graph;
+    Memory memory(std::vector<int>{1, 2});
+    std::vector<int> host{9, 9};
+    const unsigned initial = GENERATE(0u, 1u);
+    Condition condition(gpu, graph, initial);
+    auto choice = add_conditional(gpu, graph, condition, CU_GRAPH_COND_TYPE_IF);
+    const auto copy = to_host(host.data(), memory.address, 2 * sizeof(int));
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    auto result = cu.cuGraphAddMemcpyNode(&node, choice.bodies[0], nullptr, 0, &copy, gpu.context);
+    if (result == CUDA_SUCCESS) result = cu.cuGraphInstantiate(&exec, graph, 0);
+    if (result == CUDA_SUCCESS) {
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CU_OK(cu.cuGraphExecDestroy(exec));
+    }
+    const bool copied = result == CUDA_SUCCESS && initial != 0;
+    CHECK(host == (copied ? std::vector<int>{1, 2} : std::vector<int>{9, 9}));
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <random>
 
 #include "graph_host_copies.hpp"
 
@@ -243,92 +242,5 @@ TEST_CASE("a copy from pageable memory brings what a copy before it has changed 
         GraphExec(graph).run(stream);
         CHECK(whole.read<unsigned>(count) == Words{1, 2, 3, 4, 7, 8});
         CHECK(host == Words{1, 2, 3, 4, 7, 8});
-    }
-}
-
-TEST_CASE("random copies from and to overlapping parts of pageable memory do what they do one by one",
-          "[graph][capture]") {
-    Gpu gpu;
-    Stream stream;
-    const unsigned count = 24;
-    std::mt19937 random(1);
-    auto below = [&](unsigned limit) { return static_cast<unsigned>(random() % limit); };
-    for (unsigned attempt = 0; attempt < 40; ++attempt) {
-        CAPTURE(attempt);
-        struct Step {
-            bool to_device;
-            unsigned host, device, words;
-        };
-        std::vector<Step> steps(2 + below(6));
-        for (auto& step : steps) {
-            step.words = 1 + below(8);
-            step.to_device = below(2) == 0;
-            step.host = below(count - step.words), step.device = below(count - step.words);
-        }
-        Words host(count), there(count);
-        Memory memory(count * word);
-        auto add_steps = [&](CUgraph graph) {
-            CUgraphNode last = nullptr;
-            for (auto& [to, from_host, from_device, words] : steps) {
-                const auto address = memory.address + from_device * word;
-                auto copy = to ? to_device(address, host.data() + from_host, words * word)
-                               : to_host(host.data() + from_host, address, words * word);
-                last = add_copy(graph, last ? std::vector{last} : std::vector<CUgraphNode>{}, copy);
-            }
-        };
-        auto capture_steps = [&] {
-            begin_capture(stream);
-            for (auto& [to, from_host, from_device, words] : steps) {
-                const auto address = memory.address + from_device * word;
-                if (to)
-                    CU_OK(cu.cuMemcpyHtoDAsync(address, host.data() + from_host, words * word, stream));
-                else
-                    CU_OK(cu.cuMemcpyDtoHAsync(host.data() + from_host, address, words * word, stream));
-            }
-            return end_capture(stream);
-        };
-        const bool captures = attempt % 2 != 0;
-        Graph graph = captures ? capture_steps() : Graph();
-        if (!captures) add_steps(graph);
-        GraphExec exec(graph);
-        for (unsigned launch = 0; launch < 2; ++launch) {
-            for (auto& one : host) one = below(1000);
-            for (auto& one : there) one = 1000 + below(1000);
-            CU_OK(cu.cuMemcpyHtoD(memory.address, there.data(), count * word));
-            Words expected = host;
-            for (auto& [to, from_host, from_device, words] : steps) {
-                auto here = expected.begin() + from_host, away = there.begin() + from_device;
-                if (to)
-                    std::copy(here, here + words, away);
-                else
-                    std::copy(away, away + words, here);
-            }
-            exec.run(stream);
-            CHECK(host == expected);
-            CHECK(memory.read<unsigned>(count) == there);
-        }
-    }
-}
-
-// What was there before would be wrong.
-TEST_CASE("a copy of rows with gaps that another changes in part brings what is there, or is refused", "[graph]") {
-    Gpu gpu;
-    Stream stream;
-    Words host{1, 2, 3, 4, 5, 6, 7, 8};
-    Memory part(Words{70, 80, 90, 100}), whole(4 * word);
-    Graph graph;
-    auto fetched = add_copy(graph, {}, to_host(host.data(), part.address, 3 * word));
-    auto rows = to_device(whole.address, host.data(), 2 * word);
-    rows.Height = 2, rows.srcPitch = 4 * word, rows.dstPitch = 2 * word;
-    add_copy(graph, {fetched}, rows);
-    CUgraphExec exec = nullptr;
-    auto result = cu.cuGraphInstantiate(&exec, graph, 0);
-    if (result == CUDA_SUCCESS) {
-        CU_OK(cu.cuGraphLaunch(exec, stream));
-        CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(whole.read<unsigned>(4) == Words{70, 80, 5, 6});
-        CU_OK(cu.cuGraphExecDestroy(exec));
-    } else {
-        CHECK(result == CUDA_ERROR_NOT_SUPPORTED);
     }
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "gpu.hpp"
 
@@ -60,6 +61,32 @@ TEST_CASE("a module is loaded from every form of image", "[module]") {
 }
 
 // The emulated GPU estimates 16 registers or more for any kernel.
+TEST_CASE("code of any age is taken, from PTX 3.0 for compute capability 2.0 on", "[module]") {
+    Gpu gpu;
+    const std::string head =
+        GENERATE(as<std::string>(), ".version 3.0\n.target sm_20\n", ".version 3.1\n.target sm_30\n",
+                 ".version 4.0\n.target sm_35\n", ".version 6.3\n.target sm_70\n");
+    const auto text = head + R"(.address_size 64
+.entry twice(.param .u64 at) {
+    .reg .u64 %a;
+    .reg .u32 %v;
+    ld.param.u64 %a, [at];
+    ld.global.u32 %v, [%a];
+    add.u32 %v, %v, %v;
+    st.global.u32 [%a], %v;
+    ret;
+}
+)";
+    CUmodule module = nullptr;
+    CUfunction twice = nullptr;
+    Memory value(std::vector<int>{21});
+    CU_OK(cu.cuModuleLoadData(&module, text.c_str()));
+    CU_OK(cu.cuModuleGetFunction(&twice, module, "twice"));
+    CU_OK(launch(twice, nullptr, value.address));
+    CHECK(value.first<int>() == 42);
+    CU_OK(cu.cuModuleUnload(module));
+}
+
 TEST_CASE("the compiler hears a program's options", "[module]") {
     Gpu gpu;
     CUjit_option names[] = {CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_MAX_REGISTERS};

@@ -116,6 +116,33 @@ TEST_CASE("a name that does not exist is not found", "[proc address]") {
     }
 }
 
+// Their runtimes do without, where the answer is one of these.
+TEST_CASE("what came with a newer toolkit is not found, and its version is too new", "[proc address]") {
+    CU_OK(cu.cuInit(0));
+    int version = 0;
+    CU_OK(cu.cuDriverGetVersion(&version));
+    struct Newer {
+        const char* name;
+        int version;
+    };
+    for (auto& [name, since] : {Newer{"cuKernelGetParamCount", 13020}, Newer{"cuMemcpyWithAttributesAsync", 13020},
+                                Newer{"cuGraphNodeGetParams", 13020}, Newer{"cuLogicalEndpointCreate", 13030},
+                                Newer{"cuMemGetLocationInfo", 13040}, Newer{"cuCheckpointOperationComplete", 13040},
+                                Newer{"cuFabricCpyBatchAsync", 13050}, Newer{"cuTensorMapSetAllocationClass", 13050}}) {
+        if (version >= since) continue;
+        INFO(name);
+        void* function = &function;
+        auto status = CU_GET_PROC_ADDRESS_SUCCESS;
+        CU_CHECK(cu.cuGetProcAddress(name, &function, since, 0, &status), CUDA_ERROR_INVALID_VALUE);
+        Found found = find(name, version);
+        CHECK((found.result == CUDA_SUCCESS || found.result == CUDA_ERROR_NOT_FOUND));
+        CHECK(found.function == nullptr);
+        CHECK(found.status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    }
+    // Another form of a function that there is: whoever asks as of today gets today's.
+    CHECK(find("cuLaunchHostFunc", version).function == find("cuLaunchHostFunc", 12000).function);
+}
+
 TEST_CASE("impossible questions are refused", "[proc address]") {
     CU_OK(cu.cuInit(0));
     int version = 0;

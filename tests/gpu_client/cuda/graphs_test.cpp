@@ -207,23 +207,35 @@ TEST_CASE("a function of a graph sees the copies before it, also those of other 
     OK(cuStreamDestroy_v2(other));
 }
 
-TEST_CASE("a copy from host memory that a copy before it changes partly is refused beside functions", "[graphs]") {
+TEST_CASE("a copy that a function beside it would undo is refused", "[graphs]") {
     Program program;
+    CUstream other = nullptr;
+    CUevent forked = nullptr, joined = nullptr;
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
     int seen = 0;
     Look self{&seen};
     std::vector<unsigned> host(3);
     CUdeviceptr memory = 0;
     OK(cuMemAlloc_v2(&memory, 3 * sizeof(unsigned)));
     program.begin();
-    OK(cuMemcpyDtoHAsync_v2(host.data(), memory, 2 * sizeof(unsigned), program.stream));
-    OK(cuMemcpyHtoDAsync_v2(memory, host.data() + 1, 2 * sizeof(unsigned), program.stream));
+    OK(cuEventRecord(forked, program.stream));
+    OK(cuStreamWaitEvent(other, forked, 0));
+    OK(cuMemcpyDtoHAsync_v2(host.data(), memory, 2 * sizeof(unsigned), other));
+    OK(cuEventRecord(joined, other));
     OK(cuLaunchHostFunc(program.stream, look, &self));
+    OK(cuStreamWaitEvent(program.stream, joined, 0));
+    OK(cuMemcpyHtoDAsync_v2(memory, host.data() + 1, 2 * sizeof(unsigned), program.stream));
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     OK(cuStreamEndCapture(program.stream, &graph));
     CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_ERROR_NOT_SUPPORTED);
     OK(cuGraphDestroy(graph));
     OK(cuMemFree_v2(memory));
+    OK(cuEventDestroy_v2(forked));
+    OK(cuEventDestroy_v2(joined));
+    OK(cuStreamDestroy_v2(other));
 }
 
 TEST_CASE("the order of copies and functions costs a question when a graph is instantiated, and nothing later",
