@@ -11,6 +11,7 @@
 #include <set>
 
 #include "api_client/base/mutex.hpp"
+#include "api_client/base/text.hpp"
 
 namespace tnr::cuda {
 
@@ -32,7 +33,8 @@ constexpr size_t line_bytes_max = 1024;  // longer ones are cut: a log line is f
 
 // `told`: to the listener, too.
 static void write_line(LogLevel level, bool told, const std::string& text) {
-    std::string line = ("tnr: " + text).substr(0, line_bytes_max);
+    std::string line = "tnr: " + text;
+    line.resize(whole_characters(line, line_bytes_max).size());
     if (auto* listener = log_listener.load(); told && listener) listener(level == LogLevel::error, line);
     if (!logs(level)) return;
     line += '\n';

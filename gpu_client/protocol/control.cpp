@@ -143,6 +143,9 @@ private:
             socket->set(zmq::sockopt::curve_publickey, keys_.own.public_key);
             socket->set(zmq::sockopt::curve_secretkey, keys_.own.secret_key);
         }
+        // Of the old socket ZeroMQ may just have connected anew. Its thread would wait for somebody to hear that, and our
+        // new connection for its thread.
+        if (socket_) wire::Monitor::stop(*socket_);
         monitor_ =
             std::make_unique<wire::Monitor>(*context_, *socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
         socket_ = std::move(socket);

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api_client/base/text.hpp"
+
 namespace tnr::server {
 
 static constexpr std::string_view level_names[] = {"error", "warning", "info", "debug", "trace"};
@@ -103,7 +105,7 @@ std::string harmless(std::string_view foreign) {
 }
 
 std::string printable(std::string_view foreign) {
-    auto text = harmless(foreign.substr(0, printable_max));
+    auto text = harmless(whole_characters(foreign, printable_max));
     return foreign.size() > printable_max ? text + "…" : text;
 }
 

@@ -1,6 +1,8 @@
 // See doorkeeper.hpp.
 #include "gpu_server/supervisor/doorkeeper.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstring>
 #include <sstream>
@@ -26,12 +28,23 @@ Admitted Admitted::parse(const std::string& text) {
 }
 
 static ConnectionLimits connection_limits() {
-    return {unproven_per_source_max, unproven_per_second_max,     unproven_burst,
-            connections_per_key_max, connections_per_account_max, connections_told_max};
+    return {unproven_per_source_max, unproven_per_second_max,       unproven_burst,
+            connections_per_key_max, connections_per_account_max,   connections_told_max,
+            unproven_left_alone_for, unproven_per_second_known_max, address_known_for};
+}
+
+// ZeroMQ notices, and closes it.
+static void cut_connection(int descriptor) {
+    (void)shutdown(descriptor, SHUT_RDWR);
 }
 
 Doorkeeper::Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& keys, const NodeKeys& nodes)
-    : plain_(plain), store_(store), audit_(audit), keys_(keys), nodes_(nodes), connections_(connection_limits()) {
+    : plain_(plain),
+      store_(store),
+      audit_(audit),
+      keys_(keys),
+      nodes_(nodes),
+      connections_(connection_limits(), cut_connection) {
     hooks_.hint = this;
     hooks_.accepted = [](void* self, int descriptor, const char* address) -> int {
         return static_cast<Doorkeeper*>(self)->accepted(descriptor, address);
@@ -44,16 +57,17 @@ Doorkeeper::Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& ke
 
 bool Doorkeeper::accepted(int descriptor, const std::string& address) {
     auto source = source_of(address);
-    if (connections_.accepted(descriptor, source)) return true;
+    const auto place = connections_.accepted(descriptor, source);
+    if (place == Connections::Place::free) return true;
     audit_.note(source, {AuditEntry::Kind::refused, "a stranger",
                          "a connection: too many from there that have proven no key", address});
     auto now = std::chrono::steady_clock::now();
     if (auto told = told_.load(); told == decltype(told){} || now - told >= refusals_told_every) {
         told_ = now;
         log(LogLevel::warning,
-            "connections from " + printable(address) + " are closed at once: too many of them that have proven no key");
+            "connections from " + printable(address) + " are closed: too many of them that have proven no key");
     }
-    return false;
+    return place == Connections::Place::of_another;
 }
 
 int Doorkeeper::secrets(unsigned char (*keys)[32], int keys_max) const {

@@ -50,7 +50,7 @@ private:
     const NodeKeys& nodes_;
     Connections connections_;
     zmq_peer_hooks_t hooks_{};
-    std::atomic<std::chrono::steady_clock::time_point> told_{};  // of connections that were closed at once
+    std::atomic<std::chrono::steady_clock::time_point> told_{};  // of strangers' connections that were closed
 };
 
 }  // namespace tnr::server

@@ -32,8 +32,10 @@ static std::string time(milliseconds time) {
 std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
     const std::string refused = "an error that says so", cut = "closed at once";
     return {
-        {"connections that have proven no key", "an address", number(unproven_per_source_max), cut},
+        {"connections that have proven no key", "an address", number(unproven_per_source_max), "the oldest goes"},
         {"connections that prove no key", "an address", rate(unproven_per_second_max, unproven_burst), cut},
+        {"connections that prove no key", "an address of somebody who has proven one",
+         rate(unproven_per_second_known_max, unproven_burst), cut},
         {"connections that have not said whom they are for", "an address", number(greetings_waiting_per_source_max),
          "the oldest goes"},
         {"connections that have not said whom they are for", "all addresses", number(greetings_waiting_max),

@@ -33,9 +33,16 @@ inline constexpr size_t connections_per_account_max = 2048;
 inline constexpr size_t connections_told_max = 16;
 // Connections from one address (of IPv6: one /64) that have not proven a key yet. A handshake needs some milliseconds, and
 // so does the refusal of an unknown key: the second bounds what wrong keys cost. Those that prove a key do not count.
+// Others may be behind the same address. So with all places taken whoever comes gets that of the one who has had his for
+// longest, if that was long enough for a handshake: four times there and back, over 60 ms.
 inline constexpr size_t unproven_per_source_max = 128;
+inline constexpr milliseconds unproven_left_alone_for{250};
 inline constexpr double unproven_per_second_max = 100;
 inline constexpr double unproven_burst = 500;
+// Who has proven a key lately gets in between others of his address, however many come: each of them tries some ten times a
+// second.
+inline constexpr double unproven_per_second_known_max = 500;
+inline constexpr std::chrono::seconds address_known_for{600};
 // Requests of one peer that wait for their turn, and of all keys of an account.
 inline constexpr size_t requests_per_peer_max = 512;
 inline constexpr size_t request_bytes_per_peer_max = size_t{1} << 20;

@@ -53,6 +53,7 @@ static bool parse_first_line(std::string_view line, HttpRequest& request, std::o
     auto method = line.substr(0, first), target = line.substr(first + 1, last - first - 1),
          version = line.substr(last + 1);
     if (method.empty() || !printable(method) || !printable(target)) return false;
+    if (method == "OPTIONS" && target == "*") target = "/";  // of the whole server (RFC 9112, 3.2.4)
     if (!target.starts_with('/') && !take_host(target, host)) return false;
     if (version != "HTTP/1.1" && version != "HTTP/1.0") return false;
     request.method = method;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Three nodes and an etcd, each in a network namespace of its own, while networks are cut, processes killed and stopped, and
-clocks jump. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead who believed in
+clocks jump, etcd's too. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead who believed in
 its lease. Nodes b and c have the same GPU, as two servers of one host would: only one of them may serve it.
 
-    pool_partition_test.py BIN LIB CLOCK [SECONDS] [SEED]     CLOCK: clock_jump.so; needs root
+    pool_partition_test.py BIN LIB CLOCK OTHER_CLOCK [SECONDS] [SEED]     CLOCK: clock_jump.so; needs root
 """
 import json
 import os
@@ -26,12 +26,13 @@ import history  # noqa: E402
 import nodes  # noqa: E402
 import with_server  # noqa: E402
 
-BIN, LIB, CLOCK = map(pathlib.Path, sys.argv[1:4])
-SECONDS = float(sys.argv[4]) if len(sys.argv) > 4 else 30
-SEED = int(sys.argv[5]) if len(sys.argv) > 5 else random.randrange(1 << 30)
+BIN, LIB, CLOCK, OTHER_CLOCK = map(pathlib.Path, sys.argv[1:5])
+SECONDS = float(sys.argv[5]) if len(sys.argv) > 5 else 30
+SEED = int(sys.argv[6]) if len(sys.argv) > 6 else random.randrange(1 << 30)
 NODES = {"a": "10.77.0.11", "b": "10.77.0.12", "c": "10.77.0.13"}
 ETCD, USERS = "10.77.0.1", "10.77.0.20"
 CLIENTS = 4
+JUMPS = [-86400, -60, 5, 3600, 86400 * 400]  # seconds
 
 PROGRAM = """
 import ctypes, sys, time
@@ -124,15 +125,23 @@ class Partitions(unittest.TestCase):
         self.addCleanup(self.network.remove)
         self.spaces = {name: self.network.add(name, address) for name, address in NODES.items()}
         self.users = self.network.add("u", USERS)
-        self.etcd = etcd.Etcd(self.folder, ETCD, self.network.add("e", ETCD))
+        self.etcd = etcd.Etcd(self.folder, ETCD, (*self.network.add("e", ETCD), OTHER_CLOCK, self.clock("etcd")))
         self.addCleanup(lambda: self.etcd.kill())
         self.servers, self.deaths, self.ran = {}, {name: [] for name in NODES}, {}
         self.random = random.Random(SEED)
 
+    def clock(self, name, jump=None):
+        """The file that says how far somebody's clock has jumped."""
+        clock = pathlib.Path(f"{self.folder}/{name}.clock")
+        if jump is None:
+            if not clock.exists():
+                clock.write_bytes(struct.pack("q", 0))
+        else:
+            with open(clock, "r+b") as file:
+                file.write(struct.pack("q", jump))
+        return str(clock)
+
     def serve(self, node):
-        clock = f"{self.folder}/{node}.clock"
-        if not os.path.exists(clock):
-            pathlib.Path(clock).write_bytes(struct.pack("q", 0))
         with open(f"{self.folder}/{node}.log", "a") as log:
             self.servers[node] = subprocess.Popen(
                 [*self.spaces[node], BIN / "tnr-gpu-server", "serve", "--listen", f"tcp://{NODES[node]}:14900",
@@ -140,7 +149,7 @@ class Partitions(unittest.TestCase):
                  "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node,
                  "--history", f"{self.folder}/{node}.history"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-                env=dict(os.environ, LD_PRELOAD=str(CLOCK), TNR_CLOCK_JUMP=clock))
+                env=dict(os.environ, LD_PRELOAD=str(CLOCK), TNR_CLOCK_JUMP=self.clock(node)))
         self.addCleanup(self.end, node)
 
     def end(self, node):
@@ -186,7 +195,7 @@ class Partitions(unittest.TestCase):
 
     def trouble(self):
         node, how_long = self.random.choice(list(NODES)), self.random.uniform(0.5, 6)
-        kind = self.random.choice(["cut", "stop", "kill", "restart", "clock", "etcd"])
+        kind = self.random.choice(["cut", "stop", "kill", "restart", "clock", "etcd", "etcd's clock"])
         print(f"{kind} {node} {how_long:.1f} s", file=sys.stderr)
         server = self.servers[node]
         if kind == "cut":
@@ -207,8 +216,9 @@ class Partitions(unittest.TestCase):
             self.end(node)
             self.serve(node)
         elif kind == "clock":
-            with open(f"{self.folder}/{node}.clock", "r+b") as clock:
-                clock.write(struct.pack("q", self.random.choice([-86400, -60, 5, 3600, 86400 * 400])))
+            self.clock(node, self.random.choice(JUMPS))
+        elif kind == "etcd's clock":
+            self.clock("etcd", self.random.choice(JUMPS))
         else:
             os.killpg(self.etcd.process.pid, signal.SIGSTOP)
             time.sleep(how_long)
@@ -250,4 +260,4 @@ class Partitions(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[6:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[7:])

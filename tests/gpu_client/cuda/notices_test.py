@@ -126,6 +126,18 @@ def is_as(said, expected):
             all(line.startswith("tnr: ") and all(word in line for word in words) for line, words in zip(lines, expected)))
 
 
+def cuts_inside_a_letter(environment):
+    """Long words of somebody else's are cut; of which letters, it is told two ways."""
+    for text in ("é" * 600, "x" + "é" * 600):
+        said = subprocess.run([sys.executable, os.path.abspath(__file__), "program", "ends"], stderr=subprocess.PIPE,
+                              env=dict(environment, TNR_WAIT=text)).stderr
+        line = next(line for line in said.splitlines() if b"TNR_WAIT" in line)
+        assert 1000 < len(line) <= 1024, line
+        if line.decode(errors="ignore").encode() != line:
+            return True
+    return False
+
+
 def main():
     if sys.argv[1:2] == ["program"]:
         return PROGRAMS[sys.argv[2]]()
@@ -146,6 +158,9 @@ def main():
                 if not is_as(said, expected):
                     print(f"{what} with TNR_LOG={level}: expected {expected}, got {said}")
                     wrong += 1
+            if cuts_inside_a_letter(environment):
+                print("half a letter at the end of a line")
+                wrong += 1
         finally:
             with_server.stop(server)
     print(f"{len(EXPECTED) - wrong} of {len(EXPECTED)} as expected")

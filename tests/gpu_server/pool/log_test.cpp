@@ -19,8 +19,10 @@ TEST_CASE("foreign text controls no terminal, forges no line and is UTF-8", "[po
     CHECK(harmless(std::string_view("a\0b", 3)) == "a?b");
 }
 
-TEST_CASE("a long text is cut between characters, or what is left of one is no character", "[pool][log]") {
+TEST_CASE("a long text is cut between characters", "[pool][log]") {
     std::string text(199, 'x');
-    CHECK(printable(text + "é") == text + "?…");
+    CHECK(printable(text + "é") == text + "…");
+    CHECK(printable(text.substr(2) + "🐈") == text.substr(2) + "…");
+    CHECK(printable(text + "\xff\xff") == text + "?…");
     CHECK(printable(text + "y") == text + "y");
 }

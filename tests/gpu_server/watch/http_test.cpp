@@ -141,6 +141,10 @@ TEST_CASE("one request is answered, and the connection ended", "[watch]") {
     CHECK(head.ends_with("\r\n\r\n"));
     CHECK(head.find("Content-Length: 19") != std::string::npos);
     CHECK(serving.ask("POST / HTTP/1.1\r\nHost:\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    auto all = serving.ask("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n");
+    CHECK(all.starts_with("HTTP/1.1 405 "));
+    CHECK(all.find("\r\nAllow: GET, HEAD\r\n") != std::string::npos);
+    CHECK(serving.ask("GET * HTTP/1.1\r\nHost:\r\n\r\n").starts_with("HTTP/1.1 400 "));
     CHECK(serving.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     CHECK(serving.ask("GET /big HTTP/1.1\r\nHost:\r\n\r\n").size() > 8 << 20);
     std::string endless = "GET / HTTP/1.1\r\n";

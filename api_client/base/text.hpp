@@ -1,0 +1,19 @@
+// Text that somebody else wrote.
+#pragma once
+
+#include <string_view>
+
+namespace tnr {
+
+// The beginning of UTF-8 text that has `bytes_max` bytes at most, without half a character at its end. What is no UTF-8 is
+// cut where it is.
+inline std::string_view whole_characters(std::string_view text, size_t bytes_max) {
+    constexpr size_t following_max = 3;  // bytes of a character, after its first
+    if (text.size() <= bytes_max) return text;
+    const auto follows = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80; };
+    size_t end = bytes_max;
+    while (end > 0 && bytes_max - end < following_max && follows(end)) --end;
+    return text.substr(0, follows(end) ? bytes_max : end);
+}
+
+}  // namespace tnr
