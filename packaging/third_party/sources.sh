@@ -1,12 +1,12 @@
 # What the builders of libraries here share: sources of the distribution's packages, and results that are kept. Sourced, never
-# run; one builder works at a time, for two presets may be configured at once.
+# run. Of each library one builder works at a time, for two presets may be configured at once; and one of all fetches.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 cc=${CC:-cc}
 cxx=${CXX:-c++}
 downloads=$third_party/downloads
 mkdir -p "$downloads"
-exec 9>"$third_party/.lock"
+exec 9>"$third_party/.$(basename "$0").lock"
 flock 9
 
 # A second apt configuration beside the machine's: same mirrors and keys, source packages instead of binary ones. One for each
@@ -34,8 +34,14 @@ write_source_lists() {
 # fetch_source PACKAGE [CODENAME]: the unpacked, patched source, at $downloads/PACKAGE, unless somebody has put it there; from
 # another release of the distribution if its name is given.
 fetch_source() {
-    local apt=$third_party/apt${2:+-$2}
-    [ -d "$downloads/$1" ] && return
+    local apt=$third_party/apt${2:+-$2} fetching
+    exec {fetching}>"$third_party/.fetch.lock"
+    flock "$fetching"
+    [ -d "$downloads/$1" ] || fetch_with_apt "$@"
+    exec {fetching}>&-
+}
+
+fetch_with_apt() {
     [ -d "$apt" ] || write_source_lists "${2:-}"
     # Other vendors' lists may have no source packages; what counts is whether ours is found.
     (cd "$downloads" && { private_apt update || true; } && private_apt source --download-only --only-source "$1" &&
