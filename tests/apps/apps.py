@@ -138,6 +138,8 @@ PROGRAMS = {
     "hashcat": Program(["nvidia-cuda-nvrtc==13.0.88"], {"hashcat": job("hashcat")}, hide_toolkit=True, debian=["hashcat"]),
     "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
                            {"onnxruntime": job("onnxruntime")}, disk_gb=4),
+    "cublas": Program(["nvidia-cublas==13.1.2.11", "nvidia-cuda-runtime==13.0.96", "numpy==2.4.6"], {"cublas": job("cublas")},
+                      disk_gb=2),
     "old-toolkits": Program([], {"old-toolkits": job("old_toolkits")}, disk_gb=6),  # Debian's packages, unpacked
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1,
                         gpus="h100:4"),
