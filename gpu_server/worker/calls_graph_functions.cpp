@@ -1,6 +1,8 @@
 // Functions of the client in graphs. Launches reach them any number of times, on threads of the driver. What the graph
 // has copied to the host before one, the client must have by the time that it runs it.
 #include <algorithm>
+#include <map>
+#include <memory>
 
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/graph_calls.hpp"
@@ -25,7 +27,7 @@ public:
         auto result = CUDA_SUCCESS;
         for (uint64_t at = 0; at < part.bytes && result == CUDA_SUCCESS; at += wire::piece_bytes_max) {
             const SeenPart piece{part.address + at, std::min<uint64_t>(part.bytes - at, wire::piece_bytes_max),
-                                 part.offset + at};
+                                 part.offset + at, nullptr};
             result = piece.bytes > wire::inline_copy_bytes_max ? send_block(piece) : gather(piece);
         }
         return result;
@@ -79,8 +81,10 @@ CUresult send_seen(const GraphFunction& function, const std::vector<SeenPart>& s
     driver().cuCtxSetCurrent(function.context);
     auto result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
     SeenSender sender(function, own);
-    for (auto& part : seen)
-        if (result == CUDA_SUCCESS) result = sender.send(part);
+    for (auto& part : seen) {
+        const bool first = !part.together || part.together->is_first();
+        if (result == CUDA_SUCCESS && first) result = sender.send(part);
+    }
     if (result == CUDA_SUCCESS) result = sender.send_rest();
     if (own) driver().cuStreamDestroy_v2(own);
     return result;
@@ -214,9 +218,10 @@ static Answer set_exec_function(WorkerSession& session, Call& call, const wire::
 }
 
 // Behind what is there.
-static void append(std::vector<SeenPart>& parts, uint64_t address, uint64_t bytes) {
+static void append(std::vector<SeenPart>& parts, uint64_t address, uint64_t bytes,
+                   std::shared_ptr<SeenTogether> together = nullptr) {
     const uint64_t end = parts.empty() ? 0 : parts.back().offset + parts.back().bytes;
-    parts.push_back({address, bytes, end});
+    parts.push_back({address, bytes, end, std::move(together)});
 }
 
 static Answer set_seen(WorkerSession& session, Call&, const wire::FunctionSees<Resolved>& wanted) {
@@ -241,9 +246,21 @@ static Answer order_graph(WorkerSession& session, Call& call, const wire::OrderG
     wire::OrderGraph<>::Reply order;
     GraphOrder graph(session.handles.graphs, asked.mirrors, ticket_of);
     if (auto result = graph.find(asked.graph.handle, order); result != CUDA_SUCCESS) return result;
-    for (auto& function : order.functions) {
+    std::map<std::pair<uint32_t, uint32_t>, std::shared_ptr<SeenTogether>> together;  // by mirror and copy
+    auto& copies = graph.copies_seen();
+    for (size_t i = 0; i < order.functions.size(); ++i)
+        for (size_t at = 0; at < copies[i].size(); ++at) {
+            auto& group = together[{order.functions[i].seen[at], copies[i][at]}];
+            if (!group) group = std::make_shared<SeenTogether>();
+            ++group->functions;
+        }
+    for (size_t i = 0; i < order.functions.size(); ++i) {
+        auto& function = order.functions[i];
         std::vector<SeenPart> parts;
-        for (auto index : function.seen) append(parts, asked.mirrors[index].device, asked.mirrors[index].bytes);
+        for (size_t at = 0; at < function.seen.size(); ++at) {
+            auto& mirror = asked.mirrors[function.seen[at]];
+            append(parts, mirror.device, mirror.bytes, together[{function.seen[at], copies[i][at]}]);
+        }
         session.seen_by_functions.set(function.ticket, std::move(parts));
     }
     call.reply(order);

@@ -196,19 +196,25 @@ bool GraphOrder::tangled(uint32_t reader) const {
 
 // ---- the answer ----
 
-// Mirrors, each once.
+// Mirrors, each once, and the last step that was given for each.
 class MirrorSet {
 public:
-    MirrorSet(wire::MirrorList& list, size_t mirrors) : list_(list), has_(mirrors) {}
-    void add(int mirror) {
-        auto index = static_cast<uint32_t>(mirror);
-        if (!has_[index]) list_.push_back(index);
-        has_[index] = true;
+    MirrorSet(wire::MirrorList& list, size_t mirrors) : list_(list), places_(mirrors) {}
+    void add(int mirror, uint32_t step) {
+        auto& place = places_[static_cast<size_t>(mirror)];
+        if (place == 0) {
+            list_.push_back(static_cast<uint32_t>(mirror));
+            last_.push_back(step);
+            place = last_.size();
+        }
+        last_[place - 1] = step;
     }
+    std::vector<uint32_t> take_last() { return std::move(last_); }
 
 private:
     wire::MirrorList& list_;
-    std::vector<bool> has_;
+    std::vector<size_t> places_;  // in the list, from 1; 0: not there
+    std::vector<uint32_t> last_;
 };
 
 // What functions before this one have seen: the program's memory has it by then, and they may have changed it there.
@@ -224,20 +230,21 @@ StepSet GraphOrder::heard_before(uint32_t function) const {
     return heard;
 }
 
-wire::FunctionOrder GraphOrder::order_of(uint32_t function) const {
+wire::FunctionOrder GraphOrder::order_of(uint32_t function) {
     wire::FunctionOrder order{steps_[function].ticket, {}, {}};
     const auto heard = heard_before(function);
     MirrorSet seen(order.seen, mirrors_.size()), brings(order.brings, mirrors_.size());
     for (auto writer : writers_) {
         auto bit = steps_[writer].write_bit;
-        if (has_bit(sets_[function], bit) && !has_bit(heard, bit)) seen.add(steps_[writer].writes);
+        if (has_bit(sets_[function], bit) && !has_bit(heard, bit)) seen.add(steps_[writer].writes, writer);
     }
-    for (size_t i = 0; i < steps_.size(); ++i)
-        if (steps_[i].reads >= 0 && has_bit(sets_[i], steps_[function].function_bit)) brings.add(steps_[i].reads);
+    for (uint32_t i = 0; i < steps_.size(); ++i)
+        if (steps_[i].reads >= 0 && has_bit(sets_[i], steps_[function].function_bit)) brings.add(steps_[i].reads, i);
+    copies_seen_.push_back(seen.take_last());
     return order;
 }
 
-CUresult GraphOrder::answer(wire::OrderGraph<>::Reply& order) const {
+CUresult GraphOrder::answer(wire::OrderGraph<>::Reply& order) {
     order.unseen.assign(mirrors_.size(), 0);
     size_t listed = 0;
     for (auto function : functions_) {

@@ -25,6 +25,8 @@ public:
 
     // CUDA_ERROR_NOT_SUPPORTED for a driver that cannot tell, and for more than can be ordered in a moment.
     CUresult find(CUgraph graph, wire::OrderGraph<>::Reply& order);
+    // After that: of each function, for each mirror that it sees, the step of the copy that it sees there.
+    const std::vector<std::vector<uint32_t>>& copies_seen() const { return copies_seen_; }
 
 private:
     // A node, or the end of one that has graphs inside.
@@ -46,8 +48,8 @@ private:
     void find_sets();
     bool tangled(uint32_t reader) const;
     StepSet heard_before(uint32_t function) const;
-    wire::FunctionOrder order_of(uint32_t function) const;
-    CUresult answer(wire::OrderGraph<>::Reply& order) const;
+    wire::FunctionOrder order_of(uint32_t function);
+    CUresult answer(wire::OrderGraph<>::Reply& order);
 
     GraphBook& book_;
     const Mirrors& mirrors_;
@@ -56,6 +58,7 @@ private:
     std::vector<Step> steps_;                    // each behind all that it comes after
     std::vector<uint32_t> functions_, writers_;  // steps
     std::vector<StepSet> sets_;
+    std::vector<std::vector<uint32_t>> copies_seen_;
 };
 
 }  // namespace tnr::worker

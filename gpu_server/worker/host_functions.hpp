@@ -1,8 +1,10 @@
 // The client's host functions. A stream that reaches one waits, inside the driver, until the client has run it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -36,10 +38,20 @@ private:
     std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
 };
 
+// What functions beside each other see of one copy. It is sent to the one that a launch reaches first: sent once more, it
+// would undo what that one has changed. Launches of an instance follow each other, and each reaches all of them.
+struct SeenTogether {
+    unsigned functions = 0;
+    std::atomic<unsigned> reached{0};
+
+    bool is_first() { return reached++ % functions == 0; }
+};
+
 // A part of device memory that a function of a graph sees a copy of, and where that is in what the client takes for one
 // copy of all.
 struct SeenPart {
     uint64_t address, bytes, offset;
+    std::shared_ptr<SeenTogether> together = nullptr;  // null: no other function sees it
 };
 
 // By the functions' tickets. Any thread.

@@ -26,6 +26,44 @@ TEST_CASE("a function sees what a function before it has changed", "[graph]") {
     }
 }
 
+TEST_CASE("functions beside each other behind a copy leave what the other has changed", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Memory memory(Words{1, 2, 3, 4}), other(4 * word);
+    Words host(4);
+    std::function<void()> first = [&] { host[0] = 10 * host[0], host[1] = 10 * host[1]; };
+    std::function<void()> second = [&] { host[2] = 10 * host[2], host[3] = 10 * host[3]; };
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host.data(), memory.address, 4 * word));
+    auto one = add_function(graph, {fetched}, first), two = add_function(graph, {fetched}, second);
+    if (GENERATE(false, true)) add_copy(graph, {one, two}, to_device(other.address, host.data(), 4 * word));
+    GraphExec exec(graph);
+    for (int i = 0; i < 3; ++i) {
+        exec.run(stream);
+        CHECK(host == Words{10, 20, 30, 40});
+    }
+}
+
+TEST_CASE("of two copies to the same memory a function behind each sees its own", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Memory memory(Words{1, 2}), other(Words{3, 4});
+    Words host(2), seen;
+    std::function<void()> first = [&] { seen.insert(seen.end(), host.begin(), host.end()), host = {0, 0}; };
+    std::function<void()> second = first;
+    Graph graph;
+    auto one = add_copy(graph, {}, to_host(host.data(), memory.address, 2 * word));
+    auto looked = add_function(graph, {one}, first);
+    auto two = add_copy(graph, {looked}, to_host(host.data(), other.address, 2 * word));
+    add_function(graph, {two}, second);
+    GraphExec exec(graph);
+    for (int i = 0; i < 3; ++i) {
+        seen.clear();
+        exec.run(stream);
+        CHECK(seen == Words{1, 2, 3, 4});
+    }
+}
+
 TEST_CASE("a node that is disabled or destroyed copies nothing to the host", "[graph]") {
     Gpu gpu;
     Stream stream;
