@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "api_client/base/files.hpp"
+#include "cli/newer_fields.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -29,19 +29,16 @@ Result<PoolLogin> login_from_json(const Json& json) {
     return login;
 }
 
-// What a newer tnr has written beside what we know stays, of a login as long as it is the same one.
 Result<> write(const std::string& path, const std::vector<PoolLogin>& logins) {
     auto text = read_file(path);
-    Json file = text ? Json::parse(*text, nullptr, false) : Json();
-    if (!file.is_object()) file = Json::object();
-    const Json before = std::exchange(file["pools"], Json::array());
+    const Json before = text ? Json::parse(*text, nullptr, false) : Json();
+    Json file = {{"pools", Json::array()}};
     for (const auto& each : logins) {
         Json pool = to_json(each);
-        for (const auto& old : before)
-            if (old.at("address") == pool["address"] && old.at("client_key") == pool["client_key"])
-                pool.insert(old.begin(), old.end());  // only what is not there yet
+        if (before.is_object()) keep_newer_fields(pool, before.value("pools", Json()), {"address", "client_key"});
         file["pools"].push_back(pool);
     }
+    keep_newer_fields(file, before);
     return write_file(path, file.dump(2) + "\n", 0600);
 }
 

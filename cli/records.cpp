@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "cli/newer_fields.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -156,12 +157,10 @@ Records::All Records::all() const {
     return all;
 }
 
-// A newer tnr may have written fields that we do not know: they stay.
 Result<> Records::save(const Record& record) {
     Json json = to_json(record);
     auto text = read_file(path(record.name));
-    const Json before = text ? Json::parse(*text, nullptr, false) : Json();
-    if (before.is_object()) json.insert(before.begin(), before.end());  // only what is not there yet
+    keep_newer_fields(json, text ? Json::parse(*text, nullptr, false) : Json());
     return write_file(path(record.name), json.dump(2) + "\n", 0600);
 }
 

@@ -144,6 +144,7 @@ Error file_error(const std::string& doing, const std::string& path, int error_nu
     Error error{error_number == ENOENT ? Error::Kind::not_found : Error::Kind::internal,
                 doing + " " + path + ": " + std::strerror(error_number)};
     if (error_number == ENOSPC || error_number == EDQUOT) error.hint = "free some space there and run the same again";
+    if (error_number == EROFS) error.hint = "its disk is mounted read-only; `dmesg` may say why";
     if (error_number == EACCES || error_number == EPERM) error.hint = "check who owns it: `ls -ld " + path + "`";
     return error;
 }

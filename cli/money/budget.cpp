@@ -8,6 +8,7 @@
 
 #include "api_client/base/files.hpp"
 #include "cli/money/gpu_time.hpp"
+#include "cli/newer_fields.hpp"
 #include "cli/session.hpp"
 #include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"
@@ -128,7 +129,6 @@ Result<std::vector<Budget>> Budgets::all() const {
     return budgets;
 }
 
-// What a newer tnr has written beside what we know stays, of a budget as long as it is the same one.
 Result<> Budgets::save(const std::vector<Budget>& budgets) {
     auto text = read_file(path_);
     const auto before = text ? BudgetsJson::parse(*text, nullptr, false) : BudgetsJson();
@@ -136,11 +136,7 @@ Result<> Budgets::save(const std::vector<Budget>& budgets) {
     for (const auto& each : budgets) {
         BudgetsJson budget = {
             {"provider", each.provider}, {"amount", each.amount}, {"currency", each.currency}, {"period", each.period}};
-        for (const auto& old : before) {
-            BudgetsJson changed = old;
-            changed.update(budget);
-            if (changed == old) budget = old;
-        }
+        keep_newer_fields(budget, before, {"provider", "amount", "currency", "period"});
         list.push_back(budget);
     }
     return write_file(path_, list.dump(2) + "\n", 0600);

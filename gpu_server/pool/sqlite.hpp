@@ -21,6 +21,9 @@ inline const char* database_hint(sqlite3* database) {
         case SQLITE_FULL:
         case SQLITE_IOERR:
             return "is the disk full? `df` shows it";
+        case SQLITE_READONLY:
+        case SQLITE_CANTOPEN:
+            return "does it belong to this user, and can its disk be written?";
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
             return "restore a backup: tnr-gpu-server restore FILE --replace";
@@ -109,6 +112,14 @@ private:
     bool failed_ = false;
     bool conflict_ = false;
 };
+
+// The `user_version` of the file at `path`; an error where that is larger than `newest`.
+inline Result<int64_t> version_of(sqlite3* database, int64_t newest, const std::string& path) {
+    Statement row(database, "PRAGMA user_version", {});
+    const int64_t version = row.next() ? row.number(0) : 0;
+    if (version <= newest) return version;
+    return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
+}
 
 // All until commit(), or nothing.
 class Transaction {

@@ -46,21 +46,16 @@ constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
     "wiped_bytes, busy_ms, wipe_checked_bytes, wipe_ms";
 
-int64_t version_of(sqlite3* database) {
-    Statement row(database, "PRAGMA user_version", {});
-    return row.next() ? row.number(0) : 0;
-}
-
 // Two processes may come to it at once: the second finds it done.
 Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
-    if (version_of(database) == sqlite_ledger_version) return Ok{};
+    auto version = version_of(database, sqlite_ledger_version, path);
+    if (!version) return version.error();
+    if (*version == sqlite_ledger_version) return Ok{};
     Transaction together(database);
-    const int64_t version = version_of(database);
-    if (version > sqlite_ledger_version)
-        return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
+    if (version = version_of(database, sqlite_ledger_version, path); !version) return version.error();
     int64_t becomes = 0;
     for (const char* step : {to_version_1, to_version_2})
-        if (version < ++becomes && sqlite3_exec(database, step, nullptr, nullptr, nullptr) != SQLITE_OK)
+        if (*version < ++becomes && sqlite3_exec(database, step, nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(database, "updating " + path);
     return together.commit();
 }

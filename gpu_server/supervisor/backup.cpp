@@ -1,16 +1,23 @@
-// See backup.hpp. The file is a copy of pool.db with one table more, `backup`, that holds the folder's other small files.
+// See backup.hpp. The file is a copy of pool.db with one table more, `backup`, that holds the folder's other small files; and
+// behind the database, where SQLite does not look, the seal: a line with the hash of all bytes before it. SQLite's own check
+// finds what breaks its structure, not a bit that has flipped in a row.
 #include "gpu_server/supervisor/backup.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <span>
+#include <string_view>
 
+#include "api_client/base/files.hpp"
+#include "gpu_client/protocol/image_hash.hpp"
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -31,9 +38,9 @@ bool of_this_server(const std::string& name) {
 
 constexpr uintmax_t small_file_bytes_max = 4096;  // none of them is longer
 
-Error file_error(const std::string& doing, const std::string& path) {
-    return {Error::Kind::internal, doing + " " + path + ": " + std::strerror(errno)};
-}
+constexpr std::string_view seal_begins = "tnr-gpu-server backup ";
+constexpr size_t seal_bytes = seal_begins.size() + 2 * sizeof(wire::ImageHash) + 1;
+constexpr size_t page_bytes_min = 512;  // SQLite's: its files have nothing but whole pages
 
 Result<Database> open_file(const std::string& path, int flags) {
     sqlite3* opened = nullptr;
@@ -87,11 +94,65 @@ Result<> write_whole_file(const std::string& path, const std::string& content) {
     UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!file || ::write(file.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size()) ||
         fsync(file.get()) != 0)
-        return file_error("cannot write", path);
+        return file_error("cannot write", path, errno);
     return Ok{};
 }
 
-// Sound, ours, and understood.
+std::string seal_of(std::string_view content) {
+    const auto bytes = std::as_bytes(std::span(content));
+    return std::string(seal_begins) + wire::to_hex(wire::hash_of_image(std::array{bytes})) + "\n";
+}
+
+// The whole file, for as long as the object lives.
+class Mapped {
+public:
+    explicit Mapped(int descriptor) {
+        struct stat status {};
+        if (fstat(descriptor, &status) != 0 || status.st_size <= 0) return;
+        size_ = static_cast<size_t>(status.st_size);
+        start_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    }
+    ~Mapped() {
+        if (start_ != MAP_FAILED) munmap(start_, size_);
+    }
+    Mapped(const Mapped&) = delete;
+    Mapped& operator=(const Mapped&) = delete;
+    // Empty: it cannot be read.
+    std::string_view content() const {
+        return start_ == MAP_FAILED ? std::string_view() : std::string_view(static_cast<const char*>(start_), size_);
+    }
+
+private:
+    void* start_ = MAP_FAILED;
+    size_t size_ = 0;
+};
+
+Result<> add_seal(const std::string& path) {
+    UniqueFd file(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+    const Mapped mapped(file.get());
+    if (mapped.content().empty()) return file_error("cannot read", path, errno);
+    const auto line = seal_of(mapped.content());
+    if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fsync(file.get()) != 0)
+        return file_error("cannot write", path, errno);
+    return Ok{};
+}
+
+enum class Seal { good, broken, none };
+
+// None: an older server's backup. One that has lost its seal's beginning is no multiple of a page long.
+Seal seal_at(const std::string& path) {
+    UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const Mapped mapped(file.get());
+    const auto content = mapped.content();
+    if (content.size() > seal_bytes) {
+        const auto line = content.substr(content.size() - seal_bytes);
+        if (line.starts_with(seal_begins))
+            return line == seal_of(content.substr(0, content.size() - seal_bytes)) ? Seal::good : Seal::broken;
+    }
+    return content.size() % page_bytes_min == 0 ? Seal::none : Seal::broken;
+}
+
+// Ours, and understood.
 Result<> check_backup(sqlite3* database, const std::string& file) {
     const Error foreign{Error::Kind::usage, file + " is no backup of tnr-gpu-server",
                         "`tnr-gpu-server backup FILE` makes one"};
@@ -101,9 +162,7 @@ Result<> check_backup(sqlite3* database, const std::string& file) {
         return Error{Error::Kind::usage, file + " is damaged: " + whole.text(0), "use another backup"};
     Statement key(database, "SELECT count(*) FROM backup WHERE name = 'server.key'", {});
     if (!key.next() || key.number(0) != 1) return foreign;
-    Statement version(database, "PRAGMA user_version", {});
-    if (version.next() && version.number(0) > sqlite_ledger_version)
-        return Error{Error::Kind::usage, file + " was written by a newer tnr-gpu-server", "update this one"};
+    if (auto version = version_of(database, sqlite_ledger_version, file); !version) return version.error();
     return Ok{};
 }
 
@@ -114,7 +173,7 @@ Result<> set_aside(const fs::path& folder) {
         std::error_code error;
         if (!fs::exists(path, error)) continue;
         if (rename(path.c_str(), (path.string() + ".before-restore").c_str()) != 0)
-            return file_error("cannot put aside", path);
+            return file_error("cannot put aside", path, errno);
     }
     return Ok{};
 }
@@ -154,7 +213,8 @@ Result<> put_back(const fs::path& folder, sqlite3* backup) {
         if (!of_this_server(name)) continue;
         if (auto written = write_whole_file(folder / name, row.text(1)); !written) return written;
     }
-    if (rename(fresh.c_str(), (folder / "pool.db").c_str()) != 0) return file_error("cannot write", folder / "pool.db");
+    if (rename(fresh.c_str(), (folder / "pool.db").c_str()) != 0)
+        return file_error("cannot write", folder / "pool.db", errno);
     return Ok{};
 }
 
@@ -180,7 +240,8 @@ Result<> make_backup(const std::string& state, const std::string& file, std::ost
         sqlite3_exec(to->get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);  // one file, not three
         return add_files(to->get(), folder->path());
     }();
-    if (copied && rename(fresh.c_str(), file.c_str()) != 0) copied = file_error("cannot write", file);
+    if (copied) copied = add_seal(fresh);
+    if (copied && rename(fresh.c_str(), file.c_str()) != 0) copied = file_error("cannot write", file, errno);
     if (!copied) {
         unlink(fresh.c_str());
         return copied;
@@ -198,7 +259,10 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
         return Error{Error::Kind::usage, file + " is no file", "`tnr-gpu-server backup FILE` makes one"};
     auto backup = open_file(file, SQLITE_OPEN_READONLY);
     if (!backup) return backup.error();
+    const auto sealed = seal_at(file);
     if (auto sound = check_backup(backup->get(), file); !sound) return sound;
+    if (sealed == Seal::broken)
+        return Error{Error::Kind::usage, file + " is damaged: it is not what was written", "use another backup"};
     auto folder = StateFolder::open(state);
     if (!folder) return folder.error();
     auto lock = folder->lock();
@@ -208,6 +272,8 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
                      "--replace keeps it as " + folder->database() + ".before-restore"};
     if (auto put = put_back(folder->path(), backup->get()); !put) return put;
     out << "Restored " << file << " to " << folder->path().string() << "\n";
+    if (sealed == Seal::none)
+        out << "An older tnr-gpu-server made it, without a checksum: whether it is what was written, nobody can tell\n";
     return Ok{};
 }
 

@@ -18,6 +18,7 @@
 
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/supervisor/addresses.hpp"
@@ -120,6 +121,9 @@ bool may_write(const fs::path& folder) {
 void check_database(const std::string& path, Findings& found) {
     std::error_code error;
     if (!fs::exists(path, error)) return found.ok("store", "there is none yet: " + path);
+    // Then SQLite cannot say whether it is sound, and somebody would restore a backup.
+    if (access(path.c_str(), R_OK | W_OK) != 0 || !may_write(fs::path(path).parent_path()))
+        return found.fail("store", "this user may not write " + path, "does it belong to this user?");
     sqlite3* opened = nullptr;
     int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
     Database database(opened);
@@ -130,6 +134,8 @@ void check_database(const std::string& path, Findings& found) {
     const std::string verdict = whole.next() ? whole.text(0) : sqlite3_errmsg(opened);
     if (verdict != "ok")
         return found.fail("store", path + " is damaged: " + verdict, "tnr-gpu-server restore FILE, from a backup");
+    if (auto version = version_of(opened, sqlite_ledger_version, path); !version)
+        return found.fail("store", version.error().what, version.error().hint);
     Statement latest(opened, "SELECT max(until_ms) FROM claims", {});
     const int64_t ahead_ms = latest.next() && !latest.is_null(0) ? latest.number(0) - now_ms() : 0;
     constexpr int64_t ahead_ms_max = 60'000;
@@ -201,13 +207,15 @@ bool check_state(const ServeOptions& options, Findings& found) {
         return false;
     }
     const auto path = folder->path();
-    if (!may_write(path))
+    const bool writable = may_write(path);
+    if (!writable)
         found.fail("state", "this user may not write in " + path.string(),
                    "check as the user who serves, or chown it to that one");
     else
         found.ok("state", path.string());
     check_database(folder->database(), found);
     check_disk(path, found);
+    if (!writable) return false;  // who may not lock it cannot tell whether somebody else has
     auto lock = folder->lock();
     if (!lock) found.ok("running", "a server runs on this folder");
     return !lock;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 
 #include "api_client/base/file_lock.hpp"
@@ -16,10 +15,6 @@
 namespace tnr::server {
 
 namespace fs = std::filesystem;
-
-static Error file_error(const fs::path& path, const char* doing) {
-    return {Error::Kind::internal, std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(errno)};
-}
 
 // Empty when the file is not there. One that cannot be read is not taken for a missing one: what is made in its place would be
 // another pool's identity, or another store.
@@ -37,7 +32,7 @@ static Result<> write_line(const fs::path& path, const std::string& line) {
     std::string text = line + "\n";
     bool written = file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                    fsync(file.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
-    if (!written) return file_error(path, "write");
+    if (!written) return file_error("cannot write", path, errno);
     return Ok{};
 }
 
@@ -58,9 +53,9 @@ Result<StateFolder> StateFolder::open(const std::string& path) {
     fs::path folder = folder_of(path);
     std::error_code error;
     fs::create_directories(folder.parent_path(), error);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error(folder, "make");
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error("cannot make", folder, errno);
     struct stat status {};
-    if (stat(folder.c_str(), &status) != 0) return file_error(folder, "use");
+    if (stat(folder.c_str(), &status) != 0) return file_error("cannot use", folder, errno);
     if (!S_ISDIR(status.st_mode)) return Error{Error::Kind::usage, folder.string() + " is not a folder"};
     if ((status.st_mode & 077) != 0)
         return Error{Error::Kind::usage, folder.string() + " holds secret keys, but others may enter it",
@@ -104,7 +99,7 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
 // By the folder itself: its file `lock` is the server's.
 Result<UniqueFd> StateFolder::lock_keys() const {
     UniqueFd folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!folder) return file_error(path_, "open");
+    if (!folder) return file_error("cannot open", path_, errno);
     if (auto locked = wait_for_lock(folder.get()); !locked) return locked.error();
     return folder;
 }
@@ -137,7 +132,7 @@ Result<> StateFolder::rotate_server_key(int64_t old_until_ms) const {
 
 Result<> StateFolder::drop_old_server_key() const {
     if (unlink((path_ / "server.key.old").c_str()) == 0 || errno == ENOENT) return Ok{};
-    return file_error(path_ / "server.key.old", "remove");
+    return file_error("cannot remove", path_ / "server.key.old", errno);
 }
 
 // "ADDRESS" or "ADDRESS plain".
@@ -184,7 +179,7 @@ Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
 Result<UniqueFd> StateFolder::lock(std::chrono::milliseconds patience) const {
     fs::path file = path_ / "lock";
     UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd) return file_error(file, "open");
+    if (!fd) return file_error("cannot open", file, errno);
     const Lock lock = lock_within(fd.get(), patience);
     if (lock == Lock::ours) return fd;
     // Elsewhere that is no reason to give up; two servers on one folder would end each other's programs.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Three nodes and an etcd, each in a network namespace of its own, while networks are cut, processes killed and stopped, and
-clocks jump, etcd's too. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead who believed in
-its lease. Nodes b and c have the same GPU, as two servers of one host would: only one of them may serve it.
+clocks jump, etcd's too. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead
+who believed in its lease. Nodes b and c have the same GPU, as two servers of one host would: only one of them may serve it.
 
     pool_partition_test.py BIN LIB CLOCK OTHER_CLOCK [SECONDS] [SEED]     CLOCK: clock_jump.so; needs root
 """

@@ -318,6 +318,24 @@ class PoolWatch(unittest.TestCase):
         self.assertIn("/etc/passwd is no backup", self.operator("restore", "/etc/passwd", "--replace", expect=2))
         self.assertEqual((self.state / "server.key").read_bytes(), key)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    def test_a_folder_that_may_not_be_written_is_not_called_damaged(self):
+        self.operator("user", "add", "alice", "--address", "tcp://127.0.0.1:1")
+        nobody, server = 65534, shutil.copy(SERVER, self.folder)  # where that one may go
+        self.folder.chmod(0o711)
+        for path in (self.state, *self.state.iterdir()):
+            os.chown(path, nobody, nobody)
+        self.state.chmod(0o500)
+
+        def said(command):
+            return subprocess.run([server, command, "--emulate", "h100", "--listen", "tcp://127.0.0.1:0", "--state", self.state],
+                                  user=nobody, group=nobody, capture_output=True, text=True, timeout=60)
+        checked = said("check").stdout
+        self.assertRegex(checked, "fail +store +this user may not write .*/pool.db")
+        self.assertNotIn("damaged", checked)  # nor that a backup would help
+        self.assertNotIn("a server runs", checked)
+        self.assertIn("hint: check who owns it", said("serve").stderr)
+
     def test_the_unit_leaves_the_server_the_gpus_devices(self):
         """Each of these makes systemd, or an older one, allow no devices but a few of its own."""
         unit = (ROOT / "packaging/dist/debian/tnr-gpu-server.service").read_text()

@@ -74,7 +74,7 @@ TEST_CASE("one wrong key after the other is slowed down, and keys that are known
     Connections connections({100, 10, 50, 1'000'000, 1'000'000, 0}, cut_none);
     for (int i = 0; i < 500; ++i) {  // known ones, all in the same moment
         REQUIRE(connections.accepted(1, "10.0.0.1", at_first) == Place::free);
-        REQUIRE(connections.proven(1, "k", "alice") == Room::enough);
+        REQUIRE(connections.proven(1, "k", "alice", at_first) == Room::enough);
         connections.closed(1);
     }
     auto tries = [&](Connections::Clock::time_point now) {

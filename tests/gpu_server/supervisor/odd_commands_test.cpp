@@ -32,6 +32,11 @@ bool says(const std::string& text, const std::string& what) {
     return text.find(what) != std::string::npos;
 }
 
+std::string content_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
 }  // namespace
 
 TEST_CASE("of several rotations at once one makes a new key, and the old one is the one that everybody has", "[odd]") {
@@ -89,10 +94,14 @@ TEST_CASE("a newer server's backup is refused, and leaves a folder as it was", "
     Operator one;
     REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
     const auto file = one.folder.path + "/backup";
-    REQUIRE(one.command({"backup", file}).code == 0);
     sqlite3* opened = nullptr;
-    REQUIRE(sqlite3_open(file.c_str(), &opened) == SQLITE_OK);
+    REQUIRE(sqlite3_open((one.state + "/pool.db").c_str(), &opened) == SQLITE_OK);
     CHECK(sqlite3_exec(opened, "PRAGMA user_version = 1000", nullptr, nullptr, nullptr) == SQLITE_OK);
+    REQUIRE(one.command({"backup", file}).code == 0);
+    auto checked = one.command({"check", "--emulate", "h100", "--listen", "tcp://127.0.0.1:0"});
+    CHECK(checked.code == 1);  // before `serve` refuses it
+    CHECK(says(checked.out, "/pool.db was written by a newer tnr-gpu-server"));
+    CHECK(sqlite3_exec(opened, "PRAGMA user_version = 0", nullptr, nullptr, nullptr) == SQLITE_OK);
     sqlite3_close(opened);
     const auto restore = [&] {
         auto refused = one.command({"restore", file, "--replace"});
@@ -111,6 +120,50 @@ TEST_CASE("a newer server's backup is refused, and leaves a folder as it was", "
         std::filesystem::remove_all(one.state);
         restore();
         CHECK(one.command({"user", "add", "bob", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    }
+}
+
+TEST_CASE("a backup in which a bit has flipped is refused, wherever it is, and leaves a folder as it was", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto file = one.folder.path + "/backup", other = one.folder.path + "/other";
+    REQUIRE(one.command({"backup", file}).code == 0);
+    REQUIRE(one.command({"user", "add", "later", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto whole = content_of(file);
+    const auto restore = [&](const std::string& content) {
+        std::ofstream(other, std::ios::binary) << content;
+        return one.command({"restore", other, "--replace"});
+    };
+    const auto seal = whole.rfind("tnr-gpu-server backup ");
+    REQUIRE(seal != std::string::npos);
+    SECTION("flipped") {
+        const size_t in_a_row = whole.find("alice");
+        for (size_t at :
+             {size_t{0}, size_t{20}, in_a_row, in_a_row + 2000, seal - 1, seal, seal + 30, whole.size() - 1}) {
+            CAPTURE(at);
+            auto damaged = whole;
+            damaged.at(at) ^= 1;
+            CHECK(restore(damaged).code == 2);
+        }
+        auto another_key = whole;  // of which nothing tells but the checksum
+        another_key.at(whole.find(content_of(one.state + "/server.key"))) ^= 1;
+        CHECK(says(restore(another_key).err, other + " is damaged: it is not what was written"));
+        CHECK(restore(whole.substr(0, whole.size() - 1)).code == 2);
+        CHECK(restore(whole + "x").code == 2);
+        CHECK_FALSE(std::filesystem::exists(one.state + "/pool.db.before-restore"));
+        CHECK(says(one.command({"user", "list"}).out, "later"));
+    }
+    SECTION("whole") {
+        auto restored = restore(whole);
+        CHECK(restored.code == 0);
+        CHECK_FALSE(says(restored.out, "checksum"));
+        CHECK_FALSE(says(one.command({"user", "list"}).out, "later"));
+    }
+    SECTION("of an older server, which had none") {
+        auto restored = restore(whole.substr(0, seal));
+        CHECK(restored.code == 0);
+        CHECK(says(restored.out, "without a checksum"));
+        CHECK(says(one.command({"user", "list"}).out, "alice"));
     }
 }
 
