@@ -153,8 +153,12 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
 Result<> Claims::refuse_distrusted(const Caller& caller) {
     auto found = distrusted_.find(caller.owner());
     if (found == distrusted_.end() || found->second.until <= loop_.now()) return Ok{};
+    // Who uses one may have more; sessions that nobody connects to would keep a claim for ever, one after the other.
+    const auto is_used = [](auto& session) { return session.connected; };
     for (auto& claim : claims_)
-        if (claim->belongs_to(caller) && !claim->ending) return Ok{};
+        if (claim->belongs_to(caller) && !claim->ending &&
+            std::any_of(claim->sessions.begin(), claim->sessions.end(), is_used))
+            return Ok{};
     auto wait = std::chrono::ceil<std::chrono::seconds>(found->second.until - loop_.now());
     return Error{Error::Kind::remote,
                  "the last " + std::to_string(found->second.in_a_row) +

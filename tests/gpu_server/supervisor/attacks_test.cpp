@@ -142,21 +142,6 @@ milliseconds time_of(const std::function<void()>& what) {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - before);
 }
 
-int free_gpus(const Server& server) {
-    auto types = ask(*client_of(server), {{"op", "types"}})["types"];
-    return types.empty() ? 0 : types[0]["free"].get<int>();
-}
-
-// Every GPU that there is is free, sooner or later.
-bool wait_for_free_gpus(const Server& server, int wanted) {
-    auto until = Clock::now() + std::chrono::seconds(20);
-    while (Clock::now() < until) {
-        if (free_gpus(server) == wanted) return true;
-        std::this_thread::sleep_for(milliseconds(20));
-    }
-    return false;
-}
-
 // So many ports in a row that nobody uses: "FIRST-LAST".
 std::string free_ports(int count) {
     while (true) {
@@ -418,19 +403,6 @@ TEST_CASE("a client that is killed before it connects gives its GPU back at once
     REQUIRE(server.wait_for_log("its client has gone before it connected"));
     CHECK(Clock::now() - before < std::chrono::seconds(12));  // 15 s is what one has that stays
     CHECK(wait_for_free_gpus(server, 1));
-}
-
-TEST_CASE("a key that never connects to what it is given does not get it again and again", "[attacks]") {
-    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=unconnected"});
-    auto client = client_of(server);
-    for (int i = 1; i <= 3; ++i) {
-        REQUIRE(ask(*client, session_request("greedy")).contains("session"));
-        REQUIRE(server.wait_for_log("the client never connected", i));
-        REQUIRE(wait_for_free_gpus(server, 1));
-    }
-    auto refused = ask(*client, session_request("greedy"));
-    CHECK(refused["error"]["what"].get<std::string>().find("were never used") != std::string::npos);
-    CHECK(ask(*client, session_request("modest")).contains("session"));
 }
 
 TEST_CASE("what a worker writes to stderr is lines of its own in the log, and not too many", "[attacks]") {

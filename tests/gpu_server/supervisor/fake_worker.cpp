@@ -71,7 +71,8 @@ static void act(const std::string& how) {
         for (int i = 0; i < 20'000; ++i) fprintf(stderr, "2026-01-01T00:00:00.000Z error: forged %d\n", i);
         _exit(1);
     }
-    if (how == "unconnected")
+    if (how == "unconnected, late") usleep(400'000);
+    if (how.starts_with("unconnected"))
         tnr::server::send_message(child_control_fd, {{"ended", "the client never connected"}}), _exit(0);
     if (how == "nonsense") (void)!write(child_control_fd, "{\"ready\":", 9);
     if (how == "fail") tnr::server::send_message(child_control_fd, {{"failed", "no such GPU"}}), _exit(1);

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include "tests/support/catch.hpp"
 #include "tests/support/processes.hpp"
 
@@ -169,6 +170,20 @@ json session_request(const std::string& machine, const std::string& gpu, int cou
     json request = {{"op", "session"}, {"gpu", gpu}, {"count", count}, {"pid", 42}, {"process", "train"}};
     if (!machine.empty()) request["machine"] = machine;
     return request;
+}
+
+int free_gpus(const Server& server) {
+    auto types = ask(*client_of(server), {{"op", "types"}})["types"];
+    return types.empty() ? 0 : types[0]["free"].get<int>();
+}
+
+bool wait_for_free_gpus(const Server& server, int wanted) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < until) {
+        if (free_gpus(server) == wanted) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
 }
 
 UniqueFd knock_at(const std::string& endpoint) {

@@ -62,6 +62,11 @@ json ask(control::Client& client, json request);
 // To ask for a session of process 42. Without a machine, the client's key says which it is.
 json session_request(const std::string& machine = "", const std::string& gpu = "h100", int count = 1);
 
+// Of the only type that the server has.
+int free_gpus(const Server& server);
+// Sooner or later. False: not within 20 s.
+bool wait_for_free_gpus(const Server& server, int wanted);
+
 // A connection, over which nothing has been said.
 UniqueFd knock_at(const std::string& endpoint);
 // A connection to a session's worker, held open: the fake worker ends when it closes. `told`: what the pool answered.

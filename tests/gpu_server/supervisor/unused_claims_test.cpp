@@ -1,0 +1,37 @@
+// What becomes of GPUs that are asked for and never used.
+#include <thread>
+
+#include "tests/support/catch.hpp"
+
+#include "server.hpp"
+
+using namespace tnr;
+using namespace tnr::test;
+
+TEST_CASE("a key that never connects to what it is given does not get it again and again", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=unconnected"});
+    auto client = client_of(server);
+    for (int i = 1; i <= 3; ++i) {
+        REQUIRE(ask(*client, session_request("greedy")).contains("session"));
+        REQUIRE(server.wait_for_log("the client never connected", i));
+        REQUIRE(wait_for_free_gpus(server, 1));
+    }
+    auto refused = ask(*client, session_request("greedy"));
+    CHECK(refused["error"]["what"].get<std::string>().find("were never used") != std::string::npos);
+    CHECK(ask(*client, session_request("modest")).contains("session"));
+}
+
+TEST_CASE("a key that never connects does not keep a claim by asking for more sessions in it", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=unconnected, late"});
+    auto client = client_of(server);
+    bool refused = false;
+    for (int pid = 1; pid <= 50 && !refused; ++pid) {
+        auto request = session_request("greedy");
+        request["pid"] = pid;
+        auto answer = ask(*client, request);
+        refused = answer.contains("error") && answer.dump().find("were never used") != std::string::npos;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    CHECK(refused);
+    CHECK(wait_for_free_gpus(server, 1));
+}
