@@ -38,6 +38,12 @@ struct UserLimits {
     double weight = 1;            // of two that wait, one with 2 gets twice as much
     int priority = 0;             // who has a higher one gets the next GPU, whatever was used before
     bool is_operator = false;
+
+    // "1 GPU at once", "2 GPUs at once", "all GPUs".
+    std::string gpus_in_words() const {
+        if (!gpus_max) return "all GPUs";
+        return std::to_string(*gpus_max) + (*gpus_max == 1 ? " GPU at once" : " GPUs at once");
+    }
 };
 
 // A key pair that is worth an account's key: once, for a while. Only the public half is known here, and it does not tell

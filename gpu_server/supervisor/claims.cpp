@@ -233,8 +233,8 @@ bool Claims::is_beyond_limit(const Claim& claim, int64_t fence) const {
 
 Error Claims::too_many(const Claim& claim) const {
     return {Error::Kind::remote,
-            claim.user + " may use " + std::to_string(*options_.limits(claim.account).gpus_max) +
-                " GPUs at once, and has asked several nodes for more at the same moment",
+            claim.user + " may use " + options_.limits(claim.account).gpus_in_words() +
+                ", and has asked several nodes for more at the same moment",
             "try again when the other programs have ended, or wait for that: --wait"};
 }
 

@@ -126,7 +126,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         if (beyond_limit(caller, limits, wish.count)) {
             if (waits_since && wish.count <= *limits.gpus_max) return false;
             return refuse({Error::Kind::usage,
-                           caller.user() + " may use " + std::to_string(*limits.gpus_max) + " GPUs at once, uses " +
+                           caller.user() + " may use " + limits.gpus_in_words() + ", uses " +
                                std::to_string(held(caller)) + " and asks for " + std::to_string(wish.count),
                            "end other programs of yours first; the limit is the pool's operator's"});
         }

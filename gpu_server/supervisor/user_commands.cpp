@@ -200,8 +200,8 @@ Result<> user_limit(const UserLimitOptions& options, std::ostream& out) {
     if (auto set = opened->store->set_limits(options.name, *limits); !set) return set;
     std::ostringstream text;
     text << options.name << ", " << (limits->is_operator ? "an operator" : "a user") << ", may use "
-         << (limits->gpus_max ? "at most " + std::to_string(*limits->gpus_max) + " GPUs at once" : "all GPUs")
-         << "; its weight in the queue is " << limits->weight << ", its priority " << limits->priority;
+         << (limits->gpus_max ? "at most " : "") << limits->gpus_in_words() << "; its weight in the queue is "
+         << limits->weight << ", its priority " << limits->priority;
     note_change(opened->folder, "set limits: " + text.str());
     out << text.str() << "\n";
     return Ok{};

@@ -234,14 +234,14 @@ TEST_CASE("a user's limit holds over all his machines, and holds up nobody else"
         return run_server_command(words);
     };
     CHECK(limit({"alice", "--gpus", "1"}).out ==
-          "alice, a user, may use at most 1 GPUs at once; its weight in the queue is 1, its priority 0\n");
+          "alice, a user, may use at most 1 GPU at once; its weight in the queue is 1, its priority 0\n");
     CHECK(limit({"nobody", "--gpus", "1"}).code == 1);
     CHECK(limit({"alice", "--weight", "0"}).code == 2);
     auto client = client_of(server, alice);
     REQUIRE(ask(*client, session_request("a0")).contains("session"));
-    CHECK(told(ask(*client, session_request("a1"))) == "alice may use 1 GPUs at once, uses 1 and asks for 1");
+    CHECK(told(ask(*client, session_request("a1"))) == "alice may use 1 GPU at once, uses 1 and asks for 1");
     CHECK(told(ask(*client, waiting_request("a1", "n", 60, 2))) ==
-          "alice may use 1 GPUs at once, uses 1 and asks for 2");
+          "alice may use 1 GPU at once, uses 1 and asks for 2");
     Waiter waits(server, waiting_request("a1", "n"), alice);
     REQUIRE(server.wait_for_log("alice/a1 waits"));
     auto bobs = client_of(server, bob);
