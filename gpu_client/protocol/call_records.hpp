@@ -135,7 +135,7 @@ static_assert(sizeof(LaunchAttribute) == 68);  // an array of them travels as it
 template <class Side = Numbers, uint16_t Op = op_cuOccupancyMaxActiveClusters>
 struct ClusterOccupancy {
     static constexpr uint16_t op = Op;
-    static constexpr auto way = CallWay::sync;
+    static constexpr auto way = CallWay::cached;
     typename Side::Kernel kernel{};
     std::array<uint32_t, 3> grid{}, block{};
     std::array<uint32_t, 3> cluster{};  // all zero: the launch does not ask for one

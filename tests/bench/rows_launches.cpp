@@ -75,11 +75,16 @@ void launches_with_settings(const Options& options) {
     auto program = warm_program();
     constexpr int shared_bytes = 64 << 10;
     CUdeviceptr flag = 0;
-    int blocks = 0;
+    int blocks = 0, clusters = 0;
+    CUlaunchAttribute pairs{};
+    pairs.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    pairs.value.clusterDim = {2, 1, 1};
+    CUlaunchConfig config{2, 1, 1, 128, 1, 1, 0, nullptr, &pairs, 1};
     CU(cuMemAlloc, &flag, 4);
     auto one = [&] {
         CU(cuFuncSetAttribute, program.nothing, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes);
         CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, program.nothing, 128, shared_bytes);
+        CU(cuOccupancyMaxActiveClusters, &clusters, program.nothing, &config);
         program.launch(1);
         CU(cuStreamWriteValue32, nullptr, flag, 1, 0);
     };
@@ -89,7 +94,7 @@ void launches_with_settings(const Options& options) {
     auto took = seconds([&] {
         for (int i = 0; i < times; ++i) one();
     });
-    figure("attribute set, occupancy asked, launch, flag written", took / times * 1e6, "us", "no wait");
+    figure("attribute set, occupancies asked, launch, flag written", took / times * 1e6, "us", "no wait");
     count("round trips for all of them", static_cast<double>(round_trips() - trips), 0);
     program.synchronize();
     CU(cuMemFree, flag);
