@@ -171,6 +171,7 @@ FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU hap
     const size_t count = size_t{16} << 20, bytes = count * word;
     Words host(count, 7);
     Memory memory(bytes);
+    CU_OK(cu.cuStreamSynchronize(nullptr));  // it is cleared there, and the other stream does not wait for that
     std::vector<CUdeviceptr> taken;
     auto fill = [&] {
         for (size_t size = size_t{1} << 38; size >= bytes / 4; size /= 2)
