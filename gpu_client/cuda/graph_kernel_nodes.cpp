@@ -16,10 +16,15 @@ CUDA_KERNEL_NODE_PARAMS of_today(const CUDA_KERNEL_NODE_PARAMS_v1& old) {
             old.blockDimZ, old.sharedMemBytes, old.kernelParams, old.extra,    nullptr,       nullptr};
 }
 
+// Null: there is none.
+Function* function_of(const CUDA_KERNEL_NODE_PARAMS& given) {
+    return given.func ? find_function(given.func) : find_function(given.kern);
+}
+
 // `parameters` is what the work's parameters lie in.
 CUresult read_kernel(const CUDA_KERNEL_NODE_PARAMS* given, Parameters& parameters, wire::KernelWork<>& work) {
     if (!given) return CUDA_ERROR_INVALID_VALUE;
-    auto* function = given->func ? find_function(given->func) : find_function(given->kern);
+    auto* function = function_of(*given);
     if (!function) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
@@ -93,8 +98,7 @@ CUresult show_kernel(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
 
 // The driver's rules for shapes were checked. Clusters have more of them.
 bool is_plain_kernel(const CUDA_KERNEL_NODE_PARAMS& given) {
-    auto* function = given.func ? find_function(given.func) : find_function(given.kern);
-    auto& kernel = *function->info.load();
+    auto& kernel = *function_of(given)->info.load();
     constexpr auto clusters = CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
     return clusters < kernel.attribute_count && kernel.attributes[clusters].load() == 0 &&
            (!given.ctx || value_of(given.ctx) == current_context_handle());

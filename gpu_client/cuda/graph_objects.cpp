@@ -147,6 +147,12 @@ static Graph* outermost(uint64_t handle) {
     return graph;
 }
 
+// What it needs, to be changed: what is shared stays as it is.
+static GraphNeeds& own_needs(Graph& graph) {
+    if (std::exchange(graph.needs_are_shared, false)) graph.needs = std::make_shared<GraphNeeds>(*graph.needs);
+    return *graph.needs;
+}
+
 // A graph inside another may need less than that.
 static std::shared_ptr<GraphNeeds> share_needs(uint64_t handle) {
     auto* graph = outermost(handle);
@@ -227,16 +233,13 @@ void add_needs(CUgraph handle, const GraphNeeds& more) {
     auto* graph = outermost(value_of(handle));
     if (!graph) return;
     if (!graph->needs) graph->needs = std::make_shared<GraphNeeds>();
-    if (std::exchange(graph->needs_are_shared, false)) graph->needs = std::make_shared<GraphNeeds>(*graph->needs);
-    graph->needs->add(more);
+    own_needs(*graph).add(more);
 }
 
 void needs_may_be_less(CUgraph handle) {
-    if (auto needs = needs_of(handle)) {
-        auto less = std::make_shared<GraphNeeds>(*needs);
-        less->may_be_less = true;
-        set_needs(handle, std::move(less));
-    }
+    LockGuard lock(ownership().mutex);
+    auto* graph = outermost(value_of(handle));
+    if (graph && graph->needs) own_needs(*graph).may_be_less = true;
 }
 
 std::shared_ptr<const GraphNeeds> needs_of(CUgraph handle) {

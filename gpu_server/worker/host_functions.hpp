@@ -51,7 +51,7 @@ struct SeenTogether {
 // copy of all.
 struct SeenPart {
     uint64_t address, bytes, offset;
-    std::shared_ptr<SeenTogether> together = nullptr;  // null: no other function sees it
+    std::shared_ptr<SeenTogether> together = nullptr;  // null: it is sent each time
 };
 
 // By the functions' tickets. Any thread.
