@@ -168,6 +168,7 @@ void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Proces
     waiting.asker = Asker(process.connection);
     waiting.entered = waits_since;
     waiting.since = loop_.now();
+    waiting.kept_for = place_kept_for;
     waiting.until = waits_since + wish.wait;
     auto longer = std::find_if(waiting_.rbegin(), waiting_.rend(),
                                [&](const Waiting& one) { return !one.queued || one.entered <= waits_since; });
@@ -191,6 +192,7 @@ bool Claims::asked_again(const Caller& caller, const GpuWish& wish, const Proces
         one.limits = options_.limits(caller.account);
         one.wish->place = wish.place;
         one.since = loop_.now();
+        one.kept_for = place_kept_for;
         return true;
     }
     return false;
@@ -231,7 +233,7 @@ void Claims::look_at(const Place& place) {
         return give_up(waiting, {});
     }
     if (!waiting.reply) {
-        if (now - waiting.since < place_kept_for) return;
+        if (now - waiting.since < waiting.kept_for) return;
     } else if (waiting.asker.gone()) {
         if (!waiting.gone_since) waiting.gone_since = now;
         if (now - *waiting.gone_since < asker_returns_within) return;

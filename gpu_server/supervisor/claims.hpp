@@ -219,6 +219,7 @@ private:
         Process process = {};
         EventLoop::Clock::time_point entered = {};            // the queue
         EventLoop::Clock::time_point since = {}, until = {};  // of its last word, or ours; of its patience
+        milliseconds kept_for{};                              // its place, while its client says nothing
         std::optional<EventLoop::Clock::time_point> gone_since = {};
     };
     using Waiters = std::list<Waiting>;

@@ -229,8 +229,8 @@ Result<> Claims::take_over(const Handover& handover, const FindWorker& find_work
     });
 }
 
-// Their places are kept until they have asked again: for as long as a place is kept, of which what had passed already is gone.
-// The time in which no server could be asked does not count.
+// Their places are kept until they have asked again: somewhat longer than else, of which what had passed already is gone. The
+// time in which no server could be asked does not count.
 void Claims::take_over_queue(const json& queue) {
     for (auto& told : queue) {
         enter_queue(
@@ -239,6 +239,7 @@ void Claims::take_over_queue(const json& queue) {
         auto entered = std::find_if(waiting_.begin(), waiting_.end(), [](auto& one) { return one.reply != nullptr; });
         if (entered == waiting_.end()) continue;  // there was no place for it
         entered->reply = nullptr;
+        entered->kept_for = place_kept_over_reload;
         entered->since -= milliseconds(told.value("silent_ms", int64_t{0}));
     }
 }

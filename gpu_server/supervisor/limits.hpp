@@ -104,9 +104,11 @@ inline constexpr size_t waiting_requests_max = 1024;
 // … and of all keys of an account. A few accounts together may have all places: claim_queue.cpp says who gives up one then.
 inline constexpr size_t waiting_requests_per_account_max = 256;
 // The queue for GPUs that others use. A client that waits is told its place when that changes, and this often in any case;
-// it then has a moment to ask again, or its place is gone.
+// it then has a moment to ask again, or its place is gone. Of a server that has taken over all ask at once, and its host may be
+// busy with more than that.
 inline constexpr milliseconds place_told_every{5'000};
 inline constexpr milliseconds place_kept_for{3'000};
+inline constexpr milliseconds place_kept_over_reload{10'000};
 inline constexpr milliseconds queue_looked_at_every{250};
 // Lines of our log that tell of one user's coming and going in it, in the long run and at once: it costs nothing to do so.
 inline constexpr double queue_lines_per_second_max = 1, queue_lines_burst = 60;

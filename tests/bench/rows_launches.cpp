@@ -216,7 +216,8 @@ void graph_nodes(const Options& options) {
             for (size_t node = 0; node < nodes; ++node)
                 if (node % 8 < 5) CU(cuGraphExecKernelNodeSetParams, exec, all[node], &kernel);
     });
-    figure("kernel of an instance changed", took / options.times(100, 2) / (nodes * 5 / 8) * 1e6, "us", "no wait");
+    const auto kernels = static_cast<double>(nodes * 5 / 8);
+    figure("kernel of an instance changed", took / options.times(100, 2) / kernels * 1e6, "us", "no wait");
     count("round trips for 125 kernels changed", static_cast<double>(round_trips() - trips) / options.times(100, 2), 0);
     CU(cuGraphLaunch, exec, nullptr);
     program.synchronize();

@@ -21,11 +21,11 @@ std::string text_of(const std::string& path) {
     return text.str();
 }
 
-// Limits, as they are named: "…_max", "…_burst", and whatever is per somebody.
+// Limits, as they are named where they are set: "…_max", "…_burst", and whatever is per somebody.
 std::set<std::string> limits_in(const std::string& header) {
     const auto text = text_of(header);
     const std::regex limit(
-        R"(\b(\w+(_max|_burst)|\w+_per_(key|account|source|peer|owner|user|claim|session)\w*)\b *=)");
+        R"(\b(\w+(_max|_burst)|\w+_per_(key|account|source|peer|owner|user|claim|session)\w*)\b *=(?!=))");
     std::set<std::string> names;
     for (std::sregex_iterator found(text.begin(), text.end(), limit), none; found != none; ++found)
         names.insert((*found)[1]);

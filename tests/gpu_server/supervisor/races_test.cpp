@@ -1,5 +1,6 @@
 // Who loses a race between nodes and is willing to wait: it waits on, where it was in the queue.
 #include "gpu_server/supervisor/handover.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "paper_world.hpp"
 #include "tests/support/catch.hpp"
 
@@ -191,6 +192,28 @@ TEST_CASE("claims that turn out to be elsewhere count against the limit", "[race
     }
 }
 
+TEST_CASE("who is slow to ask a server that took over keeps the place, and nobody is served before", "[races]") {
+    Race before;
+    before.asks("first", std::chrono::hours(1));
+    before.pass(std::chrono::milliseconds(100));
+    before.asks("second", std::chrono::hours(1));
+    before.pool.held = 1;
+    before.pool.answer(true);
+    before.takes_its_course();
+    before.pass(std::chrono::seconds(1));
+    auto after = before.replaced();
+    after->asks("second", std::chrono::hours(1), 2);
+    after->pool.held = 0;
+    after->pass(place_kept_over_reload - std::chrono::seconds(2));
+    CHECK(after->pool.asked.empty());
+    after->asks("first", std::chrono::hours(1), 1);
+    after->asks("second", std::chrono::hours(1), 2);
+    after->pass(std::chrono::seconds(1));
+    after->pool.answer(true);
+    CHECK(after->served("first"));
+    CHECK_FALSE(after->served("second"));
+}
+
 TEST_CASE("a place in the queue that nobody asks for any more is gone, however often the server is replaced",
           "[races]") {
     for (bool lives : {false, true}) {
@@ -200,11 +223,12 @@ TEST_CASE("a place in the queue that nobody asks for any more is gone, however o
         race->pass(std::chrono::milliseconds(500));
         REQUIRE(race->answers.count("first") == 1);  // it has been told its place
         for (int reloads = 0; reloads < 3; ++reloads) {
-            race->pass(std::chrono::milliseconds(1'500));
+            race->pass(place_kept_for / 2);
             race = race->replaced();
+            race->pass(place_kept_over_reload / 4);
             if (lives) race->asks("first", std::chrono::hours(1), 1);
         }
-        race->pass(std::chrono::milliseconds(500));
+        race->pass(place_kept_for / 2);
         CHECK(race->queue() == (lives ? std::vector<std::string>{"first"} : std::vector<std::string>{}));
     }
 }
