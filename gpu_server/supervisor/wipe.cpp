@@ -107,12 +107,13 @@ private:
     // The same pieces each time, as far as the time goes: checked_bytes_ is what was seen every time.
     bool check(uint32_t expected) {
         const auto until = std::chrono::steady_clock::now() + wipe_check_budget;
-        std::vector<uint32_t> found(piece_bytes / sizeof expected);
+        const std::vector<uint32_t> wanted(piece_bytes / sizeof expected, expected);
+        std::vector<uint32_t> found(wanted.size());
         uint64_t checked = 0;
         for (auto piece : pieces_) {
             if (checked >= wipe_checked_bytes_min && std::chrono::steady_clock::now() >= until) break;
             if (!ok(driver_.copy_down(found.data(), piece, piece_bytes), "cuMemcpyDtoH")) return false;
-            if (std::any_of(found.begin(), found.end(), [&](uint32_t word) { return word != expected; })) {
+            if (found != wanted) {
                 why_ = "memory does not hold what was written to it";
                 return false;
             }

@@ -1,5 +1,6 @@
 #include "gpu_server/emulated_gpu/driver/operation.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
@@ -26,10 +27,14 @@ void perform(Context& context, const Copy& copy) {
 
 namespace {
 
+// One block a number at a time, the others as copies of it: that is as fast where nothing is optimised.
 template <class T>
 void fill_row(uint64_t address, unsigned value, size_t count) {
     T* row = static_cast<T*>(pointer(address));
-    std::fill_n(row, count, static_cast<T>(value));
+    const size_t block = std::min(count, (size_t{16} << 10) / sizeof(T));
+    std::fill_n(row, block, static_cast<T>(value));
+    for (size_t done = block; done < count; done += block)
+        std::memcpy(row + done, row, std::min(block, count - done) * sizeof(T));
 }
 
 }  // namespace

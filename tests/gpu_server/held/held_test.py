@@ -23,7 +23,9 @@ from processes import resident_bytes  # noqa: E402
 
 WORKERS = 12
 PROGRAMS = 24 * max(1, int(os.environ.get("TNR_TEST_TRIES", "3")) // 3)
-PATIENCE_S = 2  # for a program whose stream makes no sense any more; then it is killed, as its user would do
+# For a program whose stream makes no sense any more; then it is killed, as its user would do. At least so many seconds, and
+# a few times what a program took that nobody disturbed: one that waits for its GPU to be wiped has not been tried.
+PATIENCE_S, PATIENCE_TIMES = 2, 3
 SETTLES_WITHIN_S = 30
 GROWTH_MAX_BYTES = 32 << 20
 QUARANTINE = "quarantine_size_mb=8"  # of AddressSanitizer, which else keeps 256 MiB of what was freed: that is no growth
@@ -88,7 +90,10 @@ def run(arguments, folder):
             return subprocess.Popen([arguments.program, ROUNDS], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         assert program(victim).wait(60) == 0, "the way through the proxies does not work"
-        assert program(neighbour).wait(60) == 0
+        begun = time.monotonic()
+        for each in (victim, neighbour):  # both GPUs have been used now, and are wiped before they are given away
+            assert program(each).wait(60) == 0
+        patience_s = max(PATIENCE_S, PATIENCE_TIMES * (time.monotonic() - begun) / 2)
         before = resident_bytes(server.pid), files(folder)
         outcomes = {"well": 0, "failed": 0, "hung": 0}
         beside = program(neighbour)
@@ -97,7 +102,7 @@ def run(arguments, folder):
         for _ in range(PROGRAMS):
             one = program(victim)
             try:
-                outcomes["well" if one.wait(PATIENCE_S) == 0 else "failed"] += 1
+                outcomes["well" if one.wait(patience_s) == 0 else "failed"] += 1
             except subprocess.TimeoutExpired:
                 outcomes["hung"] += 1
                 one.kill()
