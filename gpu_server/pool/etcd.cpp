@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stdexcept>
 
 #include "api_client/http/oauth.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -74,12 +76,21 @@ json to_json(const Span& span) {
     return range;
 }
 
-Listing listing_in(const json& answer) {
+// Whoever asked takes what is behind its own prefix. What else is on that port, or a proxy's mistake, may send any key.
+bool is_in(const Span& span, const std::string& key) {
+    return key >= span.first && key < span.end;
+}
+
+Listing listing_in(const json& answer, const Span& span) {
     Listing listing;
     listing.revision = number(answer.at("header"), "revision");
     listing.count = number(answer, "count");
     if (auto pairs = answer.find("kvs"); pairs != answer.end())
-        for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
+        for (auto& pair : *pairs) {
+            auto value = key_value(pair);
+            if (!is_in(span, value.key)) throw std::out_of_range("a key that was not asked for");
+            listing.values.push_back(std::move(value));
+        }
     return listing;
 }
 
@@ -217,9 +228,10 @@ Result<json> Client::call(const std::string& path, const json& body, bool repeat
 }
 
 Result<Listing> Client::list(const std::string& prefix) try {
-    auto answer = call("/v3/kv/range", to_json(all_under(prefix)), true);
+    const auto span = all_under(prefix);
+    auto answer = call("/v3/kv/range", to_json(span), true);
     if (!answer) return answer.error();
-    return listing_in(*answer);
+    return listing_in(*answer, span);
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
 }
@@ -240,7 +252,9 @@ Result<> Client::list_at_once(const std::vector<Span>& spans, size_t from, std::
     if (!answer) return answer.error();
     auto& responses = answer->at("responses");
     if (responses.size() != count) return nonsense(address_, answer->dump().substr(0, 200));
-    for (auto& response : responses) all.push_back(listing_in(response.at("response_range")));
+    std::vector<Listing> found;  // all of them, or none
+    for (size_t i = 0; i < count; ++i) found.push_back(listing_in(responses[i].at("response_range"), spans[from + i]));
+    std::move(found.begin(), found.end(), std::back_inserter(all));
     return Ok{};
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
@@ -279,8 +293,8 @@ Result<Committed> Client::commit(const Txn& txn) try {
     auto& responses = answer->at("responses");
     const size_t behind = committed.done ? txn.operations.size() : 0;
     if (responses.size() != behind + txn.reads.size()) return nonsense(address_, answer->dump().substr(0, 200));
-    for (size_t i = behind; i < responses.size(); ++i)
-        committed.found.push_back(listing_in(responses[i].at("response_range")));
+    for (size_t i = 0; i < txn.reads.size(); ++i)
+        committed.found.push_back(listing_in(responses[behind + i].at("response_range"), txn.reads[i]));
     return committed;
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
@@ -341,7 +355,7 @@ Result<std::string> Client::troubles() try {
     return nonsense(address_, error.what());
 }
 
-Result<News> parse_news(std::string_view line) try {
+Result<News> parse_news(std::string_view line, const Span& span) try {
     auto answer = json::parse(line);
     auto& result = answer.at("result");
     News news;
@@ -350,8 +364,10 @@ Result<News> parse_news(std::string_view line) try {
         return Error{Error::Kind::not_found,
                      "etcd does not tell any more: " + result.value("cancel_reason", "compacted")};
     if (auto events = result.find("events"); events != result.end())
-        for (auto& event : *events)
+        for (auto& event : *events) {
             news.events.push_back({event.value("type", "PUT") == "DELETE", key_value(event.at("kv"))});
+            if (!is_in(span, news.events.back().pair.key)) throw std::out_of_range("a key that is not followed");
+        }
     return news;
 } catch (const std::exception& error) {
     return Error{Error::Kind::remote, std::string("etcd told nonsense: ") + error.what()};
@@ -359,7 +375,8 @@ Result<News> parse_news(std::string_view line) try {
 
 Result<> Client::watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told) {
     http::Request request;
-    json create = to_json(all_under(prefix));
+    const auto span = all_under(prefix);
+    json create = to_json(span);
     create["start_revision"] = std::to_string(from);
     request.body = json{{"create_request", create}}.dump();
     request.repeatable = true;
@@ -369,7 +386,7 @@ Result<> Client::watch(const std::string& prefix, int64_t from, const std::funct
         rest += bytes;
         for (size_t end; !ended && (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1)) {
             if (end == 0) continue;
-            auto news = parse_news(std::string_view(rest).substr(0, end));
+            auto news = parse_news(std::string_view(rest).substr(0, end), span);
             if (!news)
                 ended = Result<>(news.error());
             else if (!told(*news))

@@ -134,7 +134,7 @@ private:
     int64_t leaders_term_ = 0;  // when we came to the leader: each has another
 };
 
-// One line of a watch's answer; kind not_found when etcd has forgotten. Foreign bytes.
-Result<News> parse_news(std::string_view line);
+// One line of the answer to a watch of `span`; kind not_found when etcd has forgotten. Foreign bytes.
+Result<News> parse_news(std::string_view line, const Span& span);
 
 }  // namespace tnr::server::etcd

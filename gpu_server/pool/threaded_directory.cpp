@@ -324,8 +324,9 @@ private:
             auto tell = telling();
             added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr, job.none_since);
             if (tell && !(added && added->fence)) not_told();
-            if (added || added.error().kind != Error::Kind::network) break;
-            in_doubt();
+            if (added) break;
+            in_doubt();  // also where it is refused: what is free here is held there, and by nobody else
+            if (added.error().kind != Error::Kind::network) break;
             pause(write_again_after);
         }
         // Too late is as good as not at all: others may have taken us for dead when it was done.

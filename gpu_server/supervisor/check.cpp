@@ -223,12 +223,12 @@ bool check_state(const ServeOptions& options, Findings& found) {
 
 // ---- the network
 
-void check_port(const std::string& about, const std::string& address, const std::string& option, Findings& found) {
+void check_port(const std::string& about, const std::string& address, Findings& found) {
     auto endpoint = parse_endpoint(address);
     if (!endpoint) return found.fail(about, endpoint.error().what, endpoint.error().hint);
     Endpoint where;
     if (auto socket = bind_to(endpoint->host, endpoint->port, where); !socket)
-        return found.fail(about, socket.error().what, "stop what listens there, or give another " + option);
+        return found.fail(about, socket.error().what, socket.error().hint);
     found.ok(about, address.substr(address.find("//") + 2) + " is free");
 }
 
@@ -239,9 +239,9 @@ void check_names(const ServeOptions& options, Findings& found) {
 }
 
 void check_ports(const ServeOptions& options, Findings& found) {
-    check_port("listen", options.listen, "--listen", found);
+    check_port("listen", options.listen, found);
     auto endpoint = parse_endpoint(options.listen);
-    if (!options.http.empty()) check_port("http", "tcp://" + options.http, "--http", found);
+    if (!options.http.empty()) check_port("http", "tcp://" + options.http, found);
     const auto range = options.worker_ports;
     if (!range.first || !endpoint) return;
     int taken = 0;

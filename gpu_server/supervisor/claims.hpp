@@ -107,6 +107,7 @@ struct Session {
     EventLoop::Clock::time_point asked_back_at{};
     Asker asker;
     std::optional<EventLoop::Clock::time_point> asker_gone_since;
+    bool asked_before_reload = false;  // and not since: there is no asker to look at
     std::string why_ending;
     // Due when a `starting` one takes too long, when a `serving` one's asker is to be looked at, and when an `ending`
     // one's worker is to be killed.

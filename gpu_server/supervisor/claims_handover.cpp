@@ -101,6 +101,7 @@ Result<Session> session_from(const json& told, const FindWorker& find_worker, si
     told.at("busy_share").get_to(session.busy_share);
     session.told_at = time_of(told.at("told_at"));
     session.asked_back.resize(gpus);
+    session.asked_before_reload = true;
     if (!session.worker || session.worker->gpus.size() != gpus || session.granted_bytes.size() != gpus)
         return badly_handed_over("a session is not whole");
     return session;

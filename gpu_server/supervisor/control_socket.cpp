@@ -52,11 +52,7 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
 static Result<UniqueFd> listener_for(ControlSocketOptions& options, Endpoint& address) {
     address = options.listens_at;
     if (options.listener) return std::move(options.listener);
-    auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, address);
-    if (listener) return listener;
-    Error error = listener.error();
-    error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();
-    return error;
+    return listen_on(options.listen.host, options.listen.port, control_backlog, address);
 }
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::open(ControlSocketOptions options, Doorkeeper& door) try {

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -13,12 +14,16 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, Releaser<addrinfo, freeaddrinfo>>;
 
+constexpr const char* own_address_hint =
+    "give an address of this machine (`ip address` lists them), or 0.0.0.0 for all that it has";
+
 Result<Addresses> resolve(const std::string& host, int port, int flags) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = flags;
     int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-    if (code != 0) return Error{Error::Kind::usage, "'" + host + "' is no address: " + gai_strerror(code)};
+    if (code != 0)
+        return Error{Error::Kind::usage, "'" + host + "' is no address: " + gai_strerror(code), own_address_hint};
     return Addresses(found);
 }
 
@@ -47,9 +52,23 @@ UniqueFd try_bind(const addrinfo& address, bool port_given) {
     return socket;
 }
 
+const char* hint_for(int error) {
+    switch (error) {
+        case EADDRINUSE:
+            return "something listens there, another server maybe: stop it, or give another port (0 takes any)";
+        case EADDRNOTAVAIL:
+            return own_address_hint;
+        case EACCES:
+            return "ports below 1024 are root's: give a higher one";
+        default:
+            return "";
+    }
+}
+
 Error cannot(const std::string& what, const std::string& host, int port) {
+    const int error = errno;
     std::string where = port == 0 ? host : host + ", port " + std::to_string(port);
-    return {Error::Kind::internal, "cannot " + what + " " + where + ": " + std::strerror(errno)};
+    return {Error::Kind::internal, "cannot " + what + " " + where + ": " + std::strerror(error), hint_for(error)};
 }
 
 }  // namespace

@@ -177,6 +177,7 @@ bool Claims::answer_again(Claim& claim, const Process& process, const Reply& rep
         session.process.connection = process.connection;
         session.asker = Asker(process.connection);
         session.asker_gone_since.reset();
+        session.asked_before_reload = false;
         if (session.answer)
             reply(*session.answer);
         else if (auto lost = std::exchange(session.reply, reply))
@@ -287,11 +288,12 @@ void Claims::serve(Claim& claim, Session& session) {
 void Claims::look_at_asker(Claim& claim, Session& session) {
     session.timer = 0;
     if (session.connected) return;
-    if (!session.asker.gone())
+    if (!session.asker.gone() && !session.asked_before_reload)
         session.asker_gone_since.reset();
     else if (!session.asker_gone_since)
         session.asker_gone_since = loop_.now();
-    else if (loop_.now() - *session.asker_gone_since >= asker_returns_within)
+    else if (loop_.now() - *session.asker_gone_since >=
+             (session.asked_before_reload ? asker_connects_over_reload : asker_returns_within))
         return end_session(session, "its client has gone before it connected");
     session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });
 }

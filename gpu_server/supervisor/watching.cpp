@@ -25,11 +25,7 @@ static Result<Endpoint> http_endpoint(std::string text) {
 Result<UniqueFd> Watching::listen(const Endpoint& wanted) {
     if (!listener_) {
         auto listener = listen_on(wanted.host, wanted.port, http_backlog, listens_at_);
-        if (!listener) {
-            Error error = listener.error();
-            error.hint = "is something else listening there? try another port: --http 127.0.0.1:0";
-            return error;
-        }
+        if (!listener) return Error{listener.error().kind, "--http: " + listener.error().what, listener.error().hint};
         listener_ = std::move(*listener);
     }
     return UniqueFd(fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));

@@ -272,7 +272,7 @@ TEST_CASE("addresses of stores", "[pool][directory]") {
     for (const char* wrong : {"", "etcd://", "redis://x", "etcd://a,,b", "etcd://a/b/c"})
         CHECK_FALSE(etcd::parse_address(wrong));
     for (const char* nonsense : {"", "{}", "[]", "{\"result\":3}", "{\"result\":{\"header\":{\"revision\":\"x\"}}}"})
-        CHECK_FALSE(etcd::parse_news(nonsense));
+        CHECK_FALSE(etcd::parse_news(nonsense, etcd::all_under("/x")));
     CHECK_FALSE(node_from_text("{\"name\":1}"));
     CHECK_FALSE(claim_from_text("null"));
     CHECK_FALSE(count_from_text("{\"total\":1}"));

@@ -33,6 +33,22 @@ TEST_CASE("a claim that is written after it was removed is removed again", "[poo
     CHECK(a->claims().count("a/8") == 1);  // only what has ended goes
 }
 
+// However it came there: an answer that made no sense, or a registration that was written long after its claim had ended.
+TEST_CASE("a node that is refused a GPU which it knows to be free looks for what it has left on it",
+          "[pool][directory]") {
+    if (!OwnEtcd::is_there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1"}));
+    auto other = make_etcd_backend(world.etcd.address(), {});
+    REQUIRE(other->add(claim("a", 7, {"A1"}), a->standing().fence, nullptr));
+    CHECK_FALSE(add(world, *a, claim("a", 8, {"A1"})));
+    a->remove_claim(8, h100s(1, 1));
+    look(world, *a);
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(add(world, *a, claim("a", 9, {"A1"})));
+}
+
 // The answer was lost, and meanwhile something else is free.
 TEST_CASE("a claim that is added once more tells what is free now", "[pool][directory]") {
     if (!OwnEtcd::is_there()) return;

@@ -8,6 +8,7 @@
 
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/support/catch.hpp"
 
@@ -125,4 +126,24 @@ TEST_CASE("leases are renewed at the leader, which is looked for when there is a
     // One that nobody finds: the lease is renewed all the same.
     lead("9", "9");
     renew(5);
+}
+
+// Something else listens on etcd's port, or a proxy gives one's answers to another: "/y", where "/x…" was asked for.
+TEST_CASE("an answer with keys that nobody asked for is nonsense, and takes nothing with it", "[pool]") {
+    Members members;
+    const std::string range = R"({"header":{"revision":"1"},"kvs":[{"key":"L3k="}]})";
+    etcd::Client client(members.address(), {.connect_ms = 5'000, .total_ms = 20'000});
+    members.body = range;
+    CHECK_FALSE(client.list("/x"));
+    CHECK(client.list("/y"));
+    CHECK_FALSE(open_etcd_store(members.address()));
+    CHECK_FALSE(make_etcd_admin(members.address())->view());
+    CHECK_FALSE(make_etcd_backend(members.address(), {})->claims_of("node-7"));
+    members.body = R"({"header":{"revision":"1"},"succeeded":true,"responses":[{"response_range":)" + range + "}]}";
+    CHECK_FALSE(client.commit(etcd::Txn().read(etcd::all_under("/x"))));
+    CHECK(client.commit(etcd::Txn().read(etcd::all_under("/y"))));
+    CHECK_FALSE(client.list(std::vector{etcd::just("/x")}));
+    const std::string news = R"({"result":{"header":{"revision":"1"},"events":[{"kv":{"key":"L3k="}}]}})";
+    CHECK_FALSE(etcd::parse_news(news, etcd::all_under("/x")));
+    CHECK(etcd::parse_news(news, etcd::all_under("/y")));
 }

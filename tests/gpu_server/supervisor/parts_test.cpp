@@ -26,6 +26,19 @@ TEST_CASE("addresses are taken apart or refused", "[server]") {
     for (auto wrong : {"", "5", "9-5", "0-5", "5-", "a-b"}) CHECK_FALSE(parse_port_range(wrong));
 }
 
+TEST_CASE("who cannot have an address is told what to do, by what is wrong with it", "[server]") {
+    Endpoint taken, scratch;
+    auto there = listen_on("127.0.0.1", 0, 1, taken);
+    REQUIRE(there);
+    auto hint = [&](const std::string& host, int port) {
+        auto refused = bind_to(host, port, scratch);
+        REQUIRE_FALSE(refused);
+        return refused.error().hint;
+    };
+    CHECK(hint("127.0.0.1", taken.port).find("another port") != std::string::npos);
+    CHECK(hint("192.0.2.1", 0).find("an address of this machine") != std::string::npos);  // nobody's (RFC 5737)
+}
+
 TEST_CASE("a list of GPUs to emulate is read as written", "[server]") {
     CHECK(*parse_emulate("h100:2,a100") == std::vector<std::string>{"h100", "h100", "a100"});
     for (auto wrong : {"", ",", "h100:", "h100:0", "h100:x", "h100,,a100", ":2", "h100:33"})

@@ -1,0 +1,93 @@
+// Sessions that were asked for before their server was replaced: whoever has not connected by then is looked for.
+#include "gpu_server/supervisor/handover.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+#include "paper_world.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+using namespace tnr::server::test;
+
+namespace {
+
+// A server with one GPU, in an open pool.
+class Replaced {
+public:
+    // Asked for, served, and not connected to.
+    Replaced() {
+        FoundGpu gpu;
+        gpu.type = "h100";
+        gpus_.add({gpu});
+        wiped_({1 << 20, 0, 0}, "");
+        workers_.ready(*workers_.in(Worker::State::starting));
+        asks();
+    }
+    // The one that goes on with it.
+    explicit Replaced(const Replaced& before) {
+        Handover handover;
+        before.gpus_.hand_over(handover);
+        before.claims_.hand_over(handover);
+        handover.section("gpus")[0]["description"] = nullptr;  // a worker of paper has no GPU to describe
+        auto found = Gpus::found_before(handover);
+        REQUIRE(found);
+        gpus_.add_later(*found);
+        REQUIRE(gpus_.take_over(handover));
+        auto* worker = *workers_.start({0}, {});
+        worker->state = Worker::State::serving;
+        REQUIRE(claims_.take_over(handover, [worker](pid_t) { return worker; }));
+        claims_.go_on();
+    }
+    void asks() {
+        claims_.open_session(Caller{Caller::Role::machine, "alice", "m", "key"}, {"h100", 1}, {1, "p", "nonce"},
+                             [this](const Result<nlohmann::json>& answer) { answered += bool(answer); });
+    }
+    void connects() { workers_.connected(*workers_.in(Worker::State::serving)); }
+    void pass(std::chrono::milliseconds time) {
+        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
+            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
+    }
+    // A worker that is told to end, and does not, is killed in the end.
+    bool serves() const { return workers_.in(Worker::State::serving) != nullptr; }
+    int answered = 0;
+
+private:
+    EventLoop::Clock::time_point now_{};
+    EventLoop loop_{[this] { return now_; }};
+    PaperLedger ledger_;
+    PuppetWorkers workers_;
+    Wiped wiped_;
+    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
+                   wiped_ = std::move(wiped);
+                   return Ok{};
+               }};
+    Books books_{loop_, ledger_, "node"};
+    Claims claims_{loop_, gpus_, workers_, books_, [] {
+                       ClaimOptions options;
+                       options.plain = true;
+                       return options;
+                   }()};
+};
+
+constexpr auto twice = 2 * asker_connects_over_reload;
+
+}  // namespace
+
+TEST_CASE("a session whose client left before it connected ends soon after its server was replaced", "[asked_before]") {
+    Replaced before, after(before);
+    after.pass(asker_connects_over_reload - std::chrono::seconds(1));
+    CHECK(after.serves());
+    after.pass(twice);
+    CHECK_FALSE(after.serves());
+}
+
+TEST_CASE("a client that connects after its server was replaced, or asks again, keeps its session", "[asked_before]") {
+    Replaced before, connected(before), asked(before);
+    connected.connects();
+    connected.pass(twice);
+    CHECK(connected.serves());
+    asked.pass(asker_connects_over_reload / 2);
+    asked.asks();
+    CHECK(asked.answered == 1);
+    asked.pass(twice);
+    CHECK(asked.serves());
+}
