@@ -118,7 +118,7 @@ inline constexpr double queue_lines_per_second_max = 1, queue_lines_burst = 60;
 // closed that connection itself, and a client that has its answer need not ask again: so it has time to connect, too.
 inline constexpr milliseconds asker_looked_at_every{200};
 inline constexpr milliseconds asker_returns_within{1'000};
-inline constexpr milliseconds asker_connects_over_reload{5'000};
+inline constexpr milliseconds asker_connects_over_reload{10'000};
 // Who lets this many sessions in a row end without ever connecting gets no new claim for the first pause, and for twice as
 // long each time that it happens again.
 inline constexpr int unconnected_sessions_max = 3;
