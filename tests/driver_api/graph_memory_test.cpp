@@ -1,6 +1,7 @@
 // Memory that graphs allocate and free, and objects of the program that graphs keep alive.
 #include <chrono>
 #include <future>
+#include <memory>
 
 #include "graph.hpp"
 
@@ -220,6 +221,39 @@ TEST_CASE("memory of graphs is reserved at a launch and kept until it is trimmed
     CU_CHECK(cu.cuDeviceSetGraphMemAttribute(gpu.device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &zero),
              CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuDeviceGraphMemTrim(99), CUDA_ERROR_INVALID_DEVICE);
+}
+
+// As NVIDIA's driver does, and its graph memory footprint sample shows.
+TEST_CASE("launches of several graphs in one stream reserve memory once", "[graph]") {
+    TrimmedGpu gpu;
+    Stream stream, other;
+    std::vector<std::unique_ptr<Graph>> graphs;
+    std::vector<std::unique_ptr<GraphExec>> execs;
+    for (int i = 0; i < 3; ++i) {
+        graphs.push_back(std::make_unique<Graph>());
+        auto given = allocation(gpu);
+        CUgraphNode alloc = nullptr, free = nullptr;
+        CU_OK(cu.cuGraphAddMemAllocNode(&alloc, *graphs.back(), nullptr, 0, &given));
+        CU_OK(cu.cuGraphAddMemFreeNode(&free, *graphs.back(), &alloc, 1, given.dptr));
+        execs.push_back(std::make_unique<GraphExec>(*graphs.back()));
+    }
+    CU_OK(cu.cuDeviceGraphMemTrim(gpu.device));
+    cuuint64_t before = amount(gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+    auto reserved = [&] { return amount(gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) - before; };
+    {
+        Gate gate(stream);
+        CU_OK(cu.cuGraphLaunch(*execs[0], stream));
+        CU_OK(cu.cuGraphLaunch(*execs[1], stream));
+        CHECK(reserved() == bytes);
+        CU_OK(cu.cuGraphLaunch(*execs[2], other));  // may run at the same time
+        CHECK(reserved() == 2 * bytes);
+        gate.open();
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CU_OK(cu.cuStreamSynchronize(other));
+    }
+    CU_OK(cu.cuGraphLaunch(*execs[0], other));  // what is over is as good as another's
+    CHECK(reserved() == 2 * bytes);
+    CU_OK(cu.cuStreamSynchronize(other));
 }
 
 TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[graph]") {

@@ -293,3 +293,42 @@ TEST_CASE("the device's printf is written to standard output by the next synchro
     CU_OK(waited);
     CHECK(text == "the device says 43\n");
 }
+
+// Its kernel stores how many cycles went by, and how many ns at least and at most.
+TEST_CASE("a kernel's clock counts at the rate that the device names", "[launch][emulated]") {
+    Gpu gpu;
+    Module module(R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry spin(.param .u64 out)
+{
+    .reg .b64 %rd<10>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [out];
+    mov.u64 %rd2, %globaltimer;
+    mov.u64 %rd3, %clock64;
+    mov.u64 %rd4, %globaltimer;
+AGAIN:
+    mov.u64 %rd5, %globaltimer;
+    sub.u64 %rd6, %rd5, %rd4;
+    setp.lt.u64 %p, %rd6, 2000000;
+    @%p bra AGAIN;
+    mov.u64 %rd7, %clock64;
+    mov.u64 %rd8, %globaltimer;
+    sub.u64 %rd9, %rd7, %rd3;
+    st.global.u64 [%rd1], %rd9;
+    st.global.u64 [%rd1+8], %rd6;
+    sub.u64 %rd9, %rd8, %rd2;
+    st.global.u64 [%rd1+16], %rd9;
+    ret;
+}
+)");
+    Memory out(3 * sizeof(uint64_t));
+    CU_OK(launch(module.function("spin"), nullptr, out.address));
+    auto seen = out.read<uint64_t>(3);
+    double ghz = gpu.attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1e6, cycles = static_cast<double>(seen[0]);
+    // Two clocks of the machine are compared; one of them may be slewed a little.
+    CHECK(cycles >= 0.99 * ghz * static_cast<double>(seen[1]));
+    CHECK(cycles <= 1.01 * ghz * static_cast<double>(seen[2]));
+}

@@ -120,8 +120,8 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
         return CUDA_SUCCESS;
     }
     auto plan = exec.plan();
-    if (CUresult error = account_for_launch(*plan, exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
-        return error;
+    bool auto_free = exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    if (CUresult error = account_for_launch(*plan, auto_free, stream)) return error;
     exec.uploaded = true;
     auto run = std::make_shared<GraphRun>(exec, plan, stream.context);
     exec.last = stream.context.submit(stream, [run] { run->perform_all(); }, {exec.last});

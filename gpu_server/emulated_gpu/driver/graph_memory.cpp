@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "gpu_server/emulated_gpu/driver/graph_exec.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
@@ -71,16 +72,22 @@ void unreserve(GraphAllocation& allocation) {
     allocation.charged = false;
 }
 
-void trim(Device& device) {
+// Of the device's, what no launch has left allocated.
+std::vector<Shared> not_live(const Device& device) {
     Known& known = known_allocations();
-    std::vector<std::shared_ptr<GraphAllocation>> all;
+    std::vector<Shared> all;
     {
         LockGuard lock(known.mutex);
         for (auto& [address, weak] : known.allocations)
             if (auto allocation = weak.lock()) all.push_back(std::move(allocation));
     }
-    for (auto& allocation : all)
-        if (&allocation->device == &device && !allocation->live && allocation->busy.passed()) unreserve(*allocation);
+    std::erase_if(all, [&](const Shared& allocation) { return &allocation->device != &device || allocation->live; });
+    return all;
+}
+
+void trim(Device& device) {
+    for (auto& allocation : not_live(device))
+        if (allocation->busy.passed()) unreserve(*allocation);
     release_graph_memory(device);
 }
 
@@ -94,6 +101,21 @@ CUresult each_memory_step(const Plan& plan, On&& on) {
         if (error) return error;
     }
     return CUDA_SUCCESS;
+}
+
+// A launch's memory may be that of other graphs whose launches are over, or come before it in its stream.
+void reuse_for_launch(const Plan& plan, const Queue& queue) {
+    std::set<const GraphAllocation*> own;
+    std::set<Device*> lacking;
+    each_memory_step(plan, [&](const Shared& allocation, bool) {
+        own.insert(allocation.get());
+        if (!allocation->charged) lacking.insert(&allocation->device);
+        return CUDA_SUCCESS;
+    });
+    for (Device* device : lacking)
+        for (auto& other : not_live(*device))
+            if (!own.contains(other.get()) && (other->busy.queue.get() == &queue || other->busy.passed()))
+                unreserve(*other);
 }
 
 }  // namespace
@@ -147,7 +169,8 @@ void release_graph_memory(Device& device) {
     device.refund(bytes);
 }
 
-CUresult account_for_launch(const Plan& plan, bool auto_free) {
+CUresult account_for_launch(const Plan& plan, bool auto_free, const Stream& stream) {
+    reuse_for_launch(plan, *stream.queue);
     std::map<GraphAllocation*, bool> live;
     CUresult error = each_memory_step(plan, [&](const Shared& allocation, bool allocates) -> CUresult {
         bool& now = live.try_emplace(allocation.get(), allocation->live).first->second;

@@ -36,8 +36,8 @@ std::shared_ptr<GraphAllocation> free_outside(uint64_t address);
 // Gives back what graphs have taken of the device and do not need. Takes no lock.
 void release_graph_memory(Device& device);
 
-// Takes note of what a launch of the plan will allocate and free, unless that is wrong.
-CUresult account_for_launch(const Plan& plan, bool auto_free);
+// Takes note of what a launch of the plan in the stream will allocate and free, unless that is wrong.
+CUresult account_for_launch(const Plan& plan, bool auto_free, const Stream& stream);
 void note_launch(const Plan& plan, const Point& point);
 
 }  // namespace tnr::emulated

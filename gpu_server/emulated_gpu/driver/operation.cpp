@@ -108,6 +108,7 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     run.dynamic_shared_bytes = launch.dynamic_shared_bytes;
     run.parameters = launch.parameters;
     run.cooperative = launch.cooperative;
+    run.clock_khz = static_cast<uint32_t>(context.device.type->clock_khz);
     run.cluster = launch.cluster;
     run.memory = &memory;
     run.print = [](void*, std::string_view text) { buffer_print(text); };

@@ -147,6 +147,7 @@ struct Launch {
     uint32_t dynamic_shared_bytes = 0;
     std::span<const std::byte> parameters;  // Kernel::parameter_bytes long
     bool cooperative = false;               // all blocks must be able to wait for each other
+    uint32_t clock_khz = 1'000'000;         // what %clock counts
     Memory* memory = nullptr;
     // Receives what device printf wrote, whole lines in order per thread. Called from any thread.
     void (*print)(void* context, std::string_view text) = nullptr;

@@ -19,10 +19,14 @@ uint64_t now_ns() {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
             .count());
 }
-uint64_t clock_ns() {
-    return static_cast<uint64_t>(
+// Programs turn it into time by the device's clock rate.
+uint64_t clock_cycles(const Warp& w) {
+    constexpr uint64_t ns_per_ms = 1'000'000;
+    auto ns = static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count());
+    uint64_t per_ms = w.block->grid->launch->clock_khz;
+    return ns / ns_per_ms * per_ms + ns % ns_per_ms * per_ms / ns_per_ms;
 }
 
 uint32_t thread_of(const Warp& w, uint32_t lane) {
@@ -159,11 +163,8 @@ uint64_t time_ns(const Warp&) {
 uint64_t time_high(const Warp&) {
     return now_ns() >> 32;
 }
-uint64_t clock_low(const Warp&) {
-    return clock_ns();
-}
-uint64_t clock_high(const Warp&) {
-    return clock_ns() >> 32;
+uint64_t clock_high(const Warp& w) {
+    return clock_cycles(w) >> 32;
 }
 uint32_t dynamic_shared(const Warp& w) {
     return w.block->grid->launch->dynamic_shared_bytes;
@@ -220,9 +221,9 @@ constexpr Special specials[] = {
     {"%smid", Type::u32, word<sm_id>()},
     {"%nsmid", Type::u32, word<nsm_id>()},
     {"%gridid", Type::u64, per_warp<uint64_t, zero>},
-    {"%clock", Type::u32, word<clock_low>()},
+    {"%clock", Type::u32, word<clock_cycles>()},
     {"%clock_hi", Type::u32, word<clock_high>()},
-    {"%clock64", Type::u64, per_warp<uint64_t, clock_low>},
+    {"%clock64", Type::u64, per_warp<uint64_t, clock_cycles>},
     {"%globaltimer", Type::u64, per_warp<uint64_t, time_ns>},
     {"%globaltimer_lo", Type::u32, word<time_ns>()},
     {"%globaltimer_hi", Type::u32, word<time_high>()},
