@@ -161,8 +161,12 @@ Result<> StateFolder::save_shared_store(const std::string& address) const {
 Result<std::unique_ptr<Store>> StateFolder::open_store() const {
     auto shared = shared_store();
     if (!shared) return shared.error();
-    if (shared->empty()) return open_sqlite_store(database());
-    auto address = etcd::parse_address(*shared);
+    return open_store(*shared);
+}
+
+Result<std::unique_ptr<Store>> StateFolder::open_store(const std::string& shared) const {
+    if (shared.empty()) return open_sqlite_store(database());
+    auto address = etcd::parse_address(shared);
     if (!address) return address.error();
     return open_etcd_store(*address);
 }

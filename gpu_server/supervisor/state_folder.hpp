@@ -52,8 +52,9 @@ public:
     // What `serve --store` was given last: etcd://…; empty: the database.
     Result<std::string> shared_store() const;
     Result<> save_shared_store(const std::string& address) const;
-    // The accounts, wherever they are kept.
+    // The accounts, wherever they are kept; the second, where that is given (as `serve --store`).
     Result<std::unique_ptr<Store>> open_store() const;
+    Result<std::unique_ptr<Store>> open_store(const std::string& shared) const;
     // Likewise the nodes, for the operator.
     Result<std::unique_ptr<NodeAdmin>> open_nodes() const;
 

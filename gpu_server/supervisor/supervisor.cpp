@@ -178,16 +178,19 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
 }
 
 // A store that does not answer yet is asked again for as long as the pool has to take us in: after a power cut its host may
-// be up later than ours. With `programs` that run it is asked until it answers: they can do without it.
-Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending,
-                                          bool programs) {
+// be up later than ours. With `programs` that run it is asked until it answers: they can do without it. Only one that has been
+// reached is the folder's from then on, for every command: who mistypes an address keeps the store that was.
+Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const std::string& shared,
+                                          const bool& ending, bool programs) {
     const auto give_up_at = programs ? EventLoop::Clock::time_point::max() : loop.now() + join_timeout;
-    auto store = folder.open_store();
+    auto store = folder.open_store(shared);
     if (!store) log(LogLevel::warning, store.error().what);
     while (!store && store.error().kind == Error::Kind::network && !ending && loop.now() < give_up_at) {
         loop.run_once(store_tried_again_after);
-        store = folder.open_store();
+        store = folder.open_store(shared);
     }
+    if (store)
+        if (auto saved = folder.save_shared_store(shared); !saved) return saved.error();
     return store;
 }
 
@@ -240,7 +243,6 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (!lock) return lock.error();
     if (!options.store.empty())
         if (auto address = etcd::parse_address(options.store); !address) return address.error();
-    if (auto saved = folder->save_shared_store(options.store); !saved) return saved.error();
     auto ledger = open_sqlite_ledger(folder->database());
     if (!ledger) return ledger.error();
     if (auto recovered = recover(**ledger, given); !recovered) return recovered.error();
@@ -272,7 +274,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (given)
         if (auto expected = expect_leftovers(reaper, *given); !expected) return expected;
     // From here on there are threads: after the Reaper has blocked signals.
-    auto store = open_store(loop, *folder, ending, given);
+    auto store = open_store(loop, *folder, options.store, ending, given);
     if (!store) return store.error();
     NodeKeys node_keys;
     Doorkeeper door(options.plain, **store, audit, keys, node_keys);

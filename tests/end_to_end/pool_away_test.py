@@ -47,6 +47,23 @@ class PoolAway(pool_case.PoolCase):
             self.ask_etcd(f"auth/{path}", **body)
         self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
 
+    def test_a_store_that_was_never_reached_does_not_take_the_place_of_the_one_that_was(self):
+        def operator(*words):
+            done = subprocess.run([BIN / "tnr-gpu-server", "user", *words, "--state", f"{self.folder}/new"], capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout
+        operator("add", "alice", "--address", "tcp://192.0.2.1:14900")
+        with subprocess.Popen([BIN / "tnr-gpu-server", "serve", "--emulate", "h100", "--state", f"{self.folder}/new", "--listen",
+                               "tcp://127.0.0.1:0", "--store", f"etcd://127.0.0.1:{etcd.free_port()}"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+            try:
+                self.assertTrue(any("does not answer" in line for line in server.stderr))  # it asks again from here on
+            finally:
+                server.terminate()
+        self.assertNotEqual(server.returncode, 0)
+        self.assertIn("alice", operator("list"))
+
     @unittest.skipUnless(shutil.which("etcdctl"), "needs etcd-client")
     def test_etcd_is_restored_from_a_snapshot(self):
         """What came later is forgotten; GPUs are had as before, though the numbers of their claims begin again."""
