@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -19,7 +19,9 @@ static std::span<uint8_t> counters_of(void* library) {
     struct link_map* map = nullptr;
     if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) std::abort();
     std::ifstream in(*map->l_name ? map->l_name : "/proc/self/exe", std::ios::binary);
-    const std::vector<char> file{std::istreambuf_iterator<char>(in), {}};
+    std::ostringstream whole;  // in blocks: it is hundreds of megabytes
+    whole << in.rdbuf();
+    const auto file = std::move(whole).str();
     auto* header = reinterpret_cast<const ElfW(Ehdr)*>(file.data());
     auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data() + header->e_shoff);
     const char* names = file.data() + sections[header->e_shstrndx].sh_offset;
