@@ -49,7 +49,7 @@ public:
     bool last_was_plain() const;
     Result<> save_address(const std::string& address, bool plain) const;
 
-    // What `serve --store` was given last: etcd://…; empty: the database.
+    // What `serve --store` was given when it last reached its store: etcd://…; empty: the database.
     Result<std::string> shared_store() const;
     Result<> save_shared_store(const std::string& address) const;
     // The accounts, wherever they are kept; the second, where that is given (as `serve --store`).

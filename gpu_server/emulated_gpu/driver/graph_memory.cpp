@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "gpu_server/emulated_gpu/driver/graph_exec.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
@@ -170,12 +171,13 @@ void release_graph_memory(Device& device) {
 }
 
 CUresult account_for_launch(const Plan& plan, bool auto_free, const Stream& stream) {
-    reuse_for_launch(plan, *stream.queue);
     std::map<GraphAllocation*, bool> live;
+    bool reused = false;
     CUresult error = each_memory_step(plan, [&](const Shared& allocation, bool allocates) -> CUresult {
         bool& now = live.try_emplace(allocation.get(), allocation->live).first->second;
         if (now == allocates && !(allocates && auto_free)) return CUDA_ERROR_INVALID_VALUE;
         now = allocates;
+        if (allocates && !allocation->charged && !std::exchange(reused, true)) reuse_for_launch(plan, *stream.queue);
         return !allocates || reserve(*allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     });
     if (error) return error;

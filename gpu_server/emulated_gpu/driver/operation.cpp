@@ -27,7 +27,7 @@ void perform(Context& context, const Copy& copy) {
 
 namespace {
 
-// One block a number at a time, the others as copies of it: that is as fast where nothing is optimised.
+// One block a number at a time, the others as copies of it: that is fast also where nothing is optimised.
 template <class T>
 void fill_row(uint64_t address, unsigned value, size_t count) {
     T* row = static_cast<T*>(pointer(address));
