@@ -142,13 +142,14 @@ void DeviceMemory::note_untouched(uint64_t address) {
 
 // ---- freeing ----
 
-CUresult DeviceMemory::release(uint64_t address, uint64_t stream) {
+CUresult DeviceMemory::release(uint64_t address, uint64_t stream, uint64_t id) {
     bool due = false;
     uint64_t context = 0;
     {
         LockGuard lock(mutex_);
         auto found = allocations_.find(address);
         if (found == allocations_.end() || found->second.mapped_by_program) return CUDA_ERROR_INVALID_VALUE;
+        if (id != 0 && found->second.id != id) return CUDA_ERROR_INVALID_VALUE;
         auto freed = found->second;
         allocations_.erase(found);
         context = freed.context;

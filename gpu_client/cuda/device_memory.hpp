@@ -47,8 +47,8 @@ public:
     // The memory has a multiple of `alignment` (a power of two, at most the granularity) all to itself.
     CUresult allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool, uint64_t& address,
                       uint64_t alignment = small_unit);
-    // Never waits for the GPU.
-    CUresult release(uint64_t address, uint64_t stream);
+    // Never waits for the GPU. `id`: only the allocation with this id (0: whichever begins there).
+    CUresult release(uint64_t address, uint64_t stream, uint64_t id = 0);
     // Physical memory that the program creates itself (cuMemCreate) comes out of the same grant. take_grant() waits as
     // allocate() does.
     CUresult take_grant(uint64_t bytes);

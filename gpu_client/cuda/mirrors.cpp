@@ -1,21 +1,24 @@
 // See mirrors.hpp.
 #include "gpu_client/cuda/mirrors.hpp"
 
+#include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
 
 CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<const uint64_t>& mirror) {
+    auto& memory = *find_device(context.device)->memory;
     uint64_t address = 0;
-    auto result = find_device(context.device)->memory->allocate(context, bytes, 0, 0, address);
-    if (result == CUDA_SUCCESS)
-        mirror = std::shared_ptr<const uint64_t>(new uint64_t(address), [](const uint64_t* last) {
-            (void)free_memory(*last);  // with its context it is gone anyway
-            delete last;
-        });
-    return result;
+    if (auto result = memory.allocate(context, bytes, 0, 0, address); result != CUDA_SUCCESS) return result;
+    Allocation made;
+    if (!memory.find(address, made)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // meanwhile, by another thread
+    mirror = std::shared_ptr<const uint64_t>(new uint64_t(address), [&memory, id = made.id](const uint64_t* last) {
+        // With its context it is gone before that, and another context's memory may lie there.
+        (void)memory.release(*last, 0, id);
+        delete last;
+    });
+    return CUDA_SUCCESS;
 }
 
 CUresult refuse_mirrors() {

@@ -372,3 +372,28 @@ TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][captu
     GraphExec(graph).run(stream);
     CHECK(counter.first<int>() == launches);
 }
+
+// What a launch brings to the host goes through memory of the graph's context, which may be gone before the graph is.
+TEST_CASE("a graph that outlives its context frees no memory of the next one", "[graph]") {
+    CU_OK(cu.cuInit(0));
+    const size_t bytes = 5 << 20;  // has pages of its own
+    std::vector<char> host(bytes);
+    CUcontext context = nullptr;
+    CU_OK(cu.context_create(&context, 0, 0));
+    CUdeviceptr memory = 0, blocks[4]{};
+    CU_OK(cu.cuMemAlloc(&memory, bytes));
+    {
+        Graph graph;
+        add_copy(graph, {}, to_host(host.data(), memory, bytes));
+        CU_OK(cu.cuCtxDestroy(context));
+        CU_OK(cu.context_create(&context, 0, 0));
+        for (auto& next : blocks) CU_OK(cu.cuMemAlloc(&next, bytes));
+    }
+    for (auto next : blocks) {
+        CUdeviceptr base = 0;
+        CU_CHECK(cu.cuMemGetAddressRange(&base, nullptr, next), CUDA_SUCCESS);
+        CHECK(base == next);
+        CU_CHECK(cu.cuMemFree(next), CUDA_SUCCESS);
+    }
+    CU_OK(cu.cuCtxDestroy(context));
+}
