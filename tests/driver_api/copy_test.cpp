@@ -1,4 +1,5 @@
 // Copies in every direction, size and shape.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -7,12 +8,15 @@
 using namespace driver_api;
 
 namespace {
+// Comes again after a prime number of bytes, so no block of a power of two is like another one.
 std::vector<unsigned char> pattern(size_t bytes, unsigned seed = 1) {
     std::vector<unsigned char> data(bytes);
-    for (auto& byte : data) {
+    const size_t made = std::min<size_t>(bytes, 65'521);
+    for (size_t i = 0; i < made; ++i) {
         seed = seed * 1664525u + 1013904223u;
-        byte = (unsigned char)(seed >> 24);
+        data[i] = (unsigned char)(seed >> 24);
     }
+    for (size_t at = made; at < bytes; at += made) std::memcpy(&data[at], data.data(), std::min(made, bytes - at));
     return data;
 }
 using Bytes = std::vector<unsigned char>;

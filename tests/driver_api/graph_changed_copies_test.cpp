@@ -168,8 +168,8 @@ FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU hap
                         "[graph][capture]") {
     Gpu gpu;
     Stream stream(CU_STREAM_NON_BLOCKING);
-    const size_t count = size_t{16} << 20, bytes = count * word;
-    Words host(count, 7);
+    const size_t bytes = size_t{64} << 20;
+    std::vector<unsigned char> host(bytes, 7);
     Memory memory(bytes);
     CU_OK(cu.cuStreamSynchronize(nullptr));  // it is cleared there, and the other stream does not wait for that
     std::vector<CUdeviceptr> taken;
@@ -187,11 +187,11 @@ FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU hap
         CU_CHECK_EITHER(result, CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY);
         if (result != CUDA_SUCCESS) return false;
         std::fill(host.begin(), host.end(), 7);
-        CU_OK(cu.cuMemsetD32(memory.address, 3, count));
+        CU_OK(cu.cuMemsetD8(memory.address, 3, bytes));
         CU_OK(cu.cuStreamSynchronize(nullptr));
         CU_OK(cu.cuGraphLaunch(exec, stream));
         CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(memory.read<unsigned>(count) == Words(count, 7));
+        CHECK(memory.read<unsigned char>(bytes) == std::vector<unsigned char>(bytes, 7));
         CU_OK(cu.cuGraphExecDestroy(exec));
         return true;
     };
@@ -211,7 +211,7 @@ FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU hap
         auto fetched = add_copy(graph, {}, to_host(host.data() + 1, memory.address, bytes - word));
         auto filled = fetched;
         CUDA_MEMSET_NODE_PARAMS seven{};
-        seven.dst = memory.address, seven.value = 7, seven.elementSize = word, seven.width = count, seven.height = 1;
+        seven.dst = memory.address, seven.value = 7, seven.elementSize = 1, seven.width = bytes, seven.height = 1;
         CU_OK(cu.cuGraphAddMemsetNode(&filled, graph, nullptr, 0, &seven, gpu.context));
         CU_OK(cu.cuGraphAddDependencies(graph, &filled, &fetched, nullptr, 1));
         add_copy(graph, {fetched}, to_device(memory.address, host.data(), bytes));

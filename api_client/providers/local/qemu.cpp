@@ -32,9 +32,10 @@ std::string option_value(const fs::path& path) {
 }
 
 // Emulation runs `rep movsb` a byte at a time: a guest that is told these are fast copies and clears all its pages so.
+// A fifth level of page tables is one more to walk at each miss, for addresses that no guest here has.
 std::vector<std::string> accelerator_words(Accelerator accelerator) {
     if (accelerator == Accelerator::kvm) return {"-accel", "kvm", "-cpu", "host"};
-    return {"-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"};
+    return {"-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm,-la57"};
 }
 
 // For the kernel. Under emulation many seconds of a boot go into what only real silicon is better for: workarounds for
