@@ -146,11 +146,11 @@ void Decoder::decode_function(uint32_t index) {
 
 void Decoder::instruction(const ast::Instruction& inst) {
     static constexpr bool (*groups[])(Decoder&) = {
-        decode_move,           decode_integer, decode_bits,    decode_carry,    decode_float,      decode_half,
-        decode_compare,        decode_select,  decode_convert, decode_memory,   decode_control,    decode_atomic,
-        decode_collective,     decode_barrier, decode_async,   decode_mbarrier, decode_cluster,    decode_matrix,
-        decode_matrix_memory,  decode_texture, decode_surface, decode_video,    decode_tensor_map, decode_multimem,
-        decode_launch_control, decode_stack,   decode_absent};
+        decode_move,           decode_integer, decode_bits,      decode_carry,    decode_float,      decode_half,
+        decode_compare,        decode_select,  decode_convert,   decode_memory,   decode_control,    decode_atomic,
+        decode_collective,     decode_barrier, decode_async,     decode_mbarrier, decode_cluster,    decode_matrix,
+        decode_matrix_memory,  decode_texture, decode_surface,   decode_video,    decode_tensor_map, decode_multimem,
+        decode_launch_control, decode_stack,   decode_warpgroup, decode_absent};
     inst_ = &inst;
     taken_.assign(inst.modifiers.size(), false);
     if (inst.guard != ast::nothing && source_->registers[inst.guard] != Type::pred)

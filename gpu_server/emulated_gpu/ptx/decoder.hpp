@@ -146,6 +146,7 @@ bool decode_cluster(Decoder& d);
 bool decode_launch_control(Decoder& d);
 bool decode_matrix(Decoder& d);
 bool decode_matrix_memory(Decoder& d);
+bool decode_warpgroup(Decoder& d);
 bool decode_texture(Decoder& d);
 bool decode_surface(Decoder& d);
 bool decode_tensor_map(Decoder& d);

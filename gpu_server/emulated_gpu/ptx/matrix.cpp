@@ -84,6 +84,7 @@ bool has_wmma(Shape shape, Element element) {
 bool has_accumulator(Family family, Shape shape, Element element) {
     if (element != Element::f16 && element != Element::f32 && element != Element::s32 && element != Element::f64)
         return false;
+    if (family == Family::warpgroup) return shape.n % 8 == 0 && shape.n - 8 < 256 && element != Element::f64;
     if (family != Family::wmma) return shape.n == 8 && (shape.m == 8 || shape.m == 16);
     return shape.m * shape.n == 256 || (shape.m == 8 && shape.n == 8);
 }
@@ -161,10 +162,12 @@ Shape shape_named(std::string_view word) {
 Fragment fragment(Family family, Role role, Shape shape, Element element) {
     Fragment made;
     bool accumulator = role == Role::accumulator, sparse = family == Family::sparse;
-    bool there = accumulator             ? has_accumulator(family, shape, element)
-                 : sparse                ? has_sparse(shape, element)
-                 : family == Family::mma ? has_mma(shape, element)
-                                         : has_wmma(shape, element);
+    if (family == Family::warpgroup) shape.m = 16;
+    bool there = accumulator                   ? has_accumulator(family, shape, element)
+                 : sparse                      ? has_sparse(shape, element)
+                 : family == Family::mma       ? has_mma(shape, element)
+                 : family == Family::warpgroup ? has_mma({shape.m, 8, shape.k}, element)
+                                               : has_wmma(shape, element);
     if (!there) return made;
     made.element = element;
     made.rows = role == Role::b ? shape.k : shape.m;

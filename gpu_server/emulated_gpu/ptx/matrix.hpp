@@ -86,8 +86,8 @@ struct Shape {
 // "m16n8k16"; all zero for any other word.
 Shape shape_named(std::string_view word);
 
-enum class Role : uint8_t { a, b, accumulator };  // accumulator: c and d
-enum class Family : uint8_t { mma, sparse, wmma };
+enum class Role : uint8_t { a, b, accumulator };               // accumulator: c and d
+enum class Family : uint8_t { mma, sparse, wmma, warpgroup };  // of a warpgroup: the 16 rows of 64 that a warp has
 
 struct Fragment {
     Element element = Element::none;
@@ -144,6 +144,22 @@ struct Multiply {
     bool saturate = false;  // whole numbers: at the ends of 32 bits, else they wrap
     Scales scales;
     Sparsity sparsity;
+};
+
+// d = a * b, plus d if told so: by four warps, of which each has 16 rows of `a` and `d`. The numbers of `b`, and those of `a` that is
+// not in registers, lie in shared memory, where a descriptor says (ops_warpgroup.cpp).
+struct SharedMatrix {
+    Element element = Element::none;
+    uint32_t descriptor = 0;  // RegRef
+    bool turned = false;      // neighbours in memory are of one k
+    bool negated = false;
+};
+struct WarpgroupMultiply {
+    Fragment d, a;  // `a` with no registers: in shared memory
+    SharedMatrix left, right;
+    uint32_t columns = 0, depth = 0;
+    uint32_t adds = 0;      // RegRef of a predicate
+    bool saturate = false;  // whole numbers, as above
 };
 
 }  // namespace tnr::ptx::matrix

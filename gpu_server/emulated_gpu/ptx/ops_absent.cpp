@@ -9,7 +9,7 @@
 namespace tnr::ptx {
 namespace {
 
-// Of multimem what decode_multimem() leaves.
+// Of multimem and wgmma what decode_multimem() and decode_warpgroup() leave.
 constexpr std::array<std::string_view, 3> families = {"multimem", "wgmma", "tcgen05"};
 
 void absent(Warp& w, const Instr& i) {

@@ -106,6 +106,7 @@ struct Program {
     std::vector<RegRef> registers;    // operands of vector instructions
     std::vector<Call> calls;
     std::vector<matrix::Multiply> multiplies;
+    std::vector<matrix::WarpgroupMultiply> warpgroup_multiplies;
     std::vector<matrix::Fragment> fragments;
     std::vector<std::vector<uint32_t>> targets;    // brx.idx
     std::vector<std::byte> constants;              // each broadcast to 32 lanes

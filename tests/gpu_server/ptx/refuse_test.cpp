@@ -24,8 +24,9 @@ TEST_CASE("an unsupported instruction names itself and its line", "[ptx]") {
 TEST_CASE("code with instructions of other hardware loads, and faults where it comes to one", "[ptx]") {
     for (const char* instruction :
          {"multimem.cp.async.bulk.bulk_group.global.shared::cta [%rd1], [%r1], %r1",
-          "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e4m3x4 %r1, [%rd1]", "wgmma.fence.sync.aligned",
-          "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1, 1, 1, 0, 0",
+          "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e4m3x4 %r1, [%rd1]",
+          "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1, %r1, 0, 1, 1, 1, 0, 0",
+          "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1",
           "tcgen05.wait::ld.sync.aligned", "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd1, %r1, %p1"}) {
         CAPTURE(instruction);
         Bench bench(
