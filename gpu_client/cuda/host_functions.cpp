@@ -14,6 +14,7 @@
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/program_functions.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_edges.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
@@ -99,8 +100,10 @@ void run_host_functions() {
         if (!session) continue;  // not one of ours
         note_completion_heard();
         mark_host_function_thread();
+        lend_edges();
         if (run) call_program_function(run);
         run = nullptr;
+        return_edges();
         host_function_ended();
         if (memory) bring(*memory);
         memory = nullptr;

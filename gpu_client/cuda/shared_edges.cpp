@@ -35,6 +35,15 @@ void fetch(SharedEdge& edge) {
         if (now[i] != edge.known[i]) here[i] = now[i];
     edge.known = std::move(now);
 }
+
+// False if the program has changed nothing.
+bool give(SharedEdge& edge) {
+    const auto* here = reinterpret_cast<const std::byte*>(edge.host);
+    if (std::memcmp(here, edge.known.data(), edge.bytes) == 0) return false;
+    edge.known.assign(here, here + edge.bytes);
+    give_bytes({edge.context, edge.transfers}, edge.device, edge.known.data(), edge.bytes);
+    return true;
+}
 }  // namespace
 
 void add_edge(SharedEdge edge) {
@@ -65,12 +74,7 @@ void remove_edges_of(uint64_t context) {
 void give_edges(uint64_t number) {
     if (shared_edges == 0) return;
     TakenTurn turn(edges().turn);
-    for (auto& edge : edges().all) {
-        const auto* here = reinterpret_cast<const std::byte*>(edge.host);
-        if (std::memcmp(here, edge.known.data(), edge.bytes) == 0) continue;
-        edge.known.assign(here, here + edge.bytes);
-        give_bytes({edge.context, edge.transfers}, edge.device, edge.known.data(), edge.bytes);
-    }
+    for (auto& edge : edges().all) give(edge);
     edges().given = std::max(edges().given, number);
 }
 
@@ -80,6 +84,17 @@ void fetch_edges(uint64_t finished) {
     if (!edges().with_gpu()) return;
     for (auto& edge : edges().all) fetch(edge);
     edges().fetched = std::max(edges().fetched, finished);
+}
+
+void lend_edges() {
+    fetch_edges(0);  // of no turn it is known that it is complete
+}
+
+void return_edges() {
+    if (shared_edges == 0) return;
+    TakenTurn turn(edges().turn);
+    for (auto& edge : edges().all)
+        if (give(edge)) finish_for_stream({edge.context, edge.transfers});
 }
 
 }  // namespace tnr::cuda

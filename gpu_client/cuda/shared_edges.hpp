@@ -1,6 +1,7 @@
 // The ends of registered memory: bytes that share their pages with something else of the program. Such pages cannot be
 // taken from it, so these bytes, fewer than two pages for each piece of memory, are copied: to the GPU before it gets
-// the memory, if the program has changed them, and back when the program has waited for the GPU.
+// the memory, if the program has changed them, and back when the program has waited for the GPU, or a stream waits for
+// a function of the program.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,10 @@ void remove_edges_of(uint64_t context);
 // The GPU's turns are counted: what was given in turns up to `finished` is known to be complete.
 void give_edges(uint64_t turn);
 void fetch_edges(uint64_t finished);
+// For a function of the program that a stream waits for: what the GPU has changed by now comes here; and what the program has
+// changed since is with the GPU before the stream goes on.
+void lend_edges();
+void return_edges();
 
 extern std::atomic<size_t> shared_edges;  // how many there are
 

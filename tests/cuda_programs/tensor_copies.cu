@@ -1,4 +1,5 @@
-// Boxes of a matrix between global and shared memory by tensor maps: edges that stick out, a swizzle, and the way back.
+// Boxes of a matrix between global and shared memory by tensor maps: edges that stick out, a swizzle, and the way back; and
+// values of four and six bits.
 #include <cuda.h>
 #include <cuda/barrier>
 #include <utility>
@@ -44,6 +45,19 @@ __global__ void through_shared(const __grid_constant__ CUtensorMap in, const __g
     }
 }
 
+constexpr int packed_columns = 128, packed_rows = 4, packet = 16;  // of a box; values in a packet
+
+// Loads the box at (128, 6) and writes down what came.
+__global__ void load_packed(const __grid_constant__ CUtensorMap in, unsigned char* out, int counted) {
+    __shared__ alignas(1024) unsigned char room[packed_columns * packed_rows];
+    __shared__ Barrier barrier;
+    init(&barrier, 1);
+    cde::fence_proxy_async_shared_cta();
+    cde::cp_async_bulk_tensor_2d_global_to_shared(room, &in, 128, 6, barrier);
+    barrier.wait(cuda::device::barrier_arrive_tx(barrier, 1, counted));
+    for (int i = 0; i < packed_columns * packed_rows; ++i) out[i] = room[i];
+}
+
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
 CUresult describe(Encode encode, CUtensorMap& map, int* matrix, int width, int height, CUtensorMapSwizzle swizzle) {
@@ -53,6 +67,33 @@ CUresult describe(Encode encode, CUtensorMap& map, int* matrix, int width, int h
     return encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, matrix, sizes, strides, boxes, steps,
                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+// A packet is 16 values in `bytes`, which lie `apart` in shared memory.
+void values_of_few_bits(Encode encode, CUtensorMapDataType type, int bytes, int apart) {
+    const int columns = 2 * packed_columns, rows = 8, packets = packed_columns / packet,
+              row_bytes = columns / packet * bytes;
+    std::vector<unsigned char> in(row_bytes * rows);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7 + i / 251);
+    check::Array<unsigned char> device_in(in), device_out(std::vector<unsigned char>(packed_columns * packed_rows));
+    CUtensorMap map;
+    auto encoded = [&](cuuint32_t width, cuuint64_t size) {
+        cuuint64_t sizes[] = {size, rows}, strides[] = {static_cast<cuuint64_t>(row_bytes)};
+        cuuint32_t boxes[] = {width, packed_rows}, steps[] = {8, 1};  // the first counts with interleaving alone
+        return encode(&map, type, 2, device_in.data, sizes, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                      CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    EXPECT(encoded(packed_columns, columns - 1) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(encoded(packed_columns / 2, columns) == (apart == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
+    EXPECT(encoded(packed_columns, columns) == CUDA_SUCCESS);
+    load_packed<<<1, 1>>>(map, device_out.data, packed_rows * packets * bytes);
+    CUDA_LAUNCHED();
+    auto out = device_out.host();
+    for (int row = 0; row < packed_rows; ++row)
+        for (int byte = 0; byte < packets * bytes; ++byte) {
+            int at = (row * packets + byte / bytes) * apart + byte % bytes;
+            EXPECT_NEAR(out[at], 6 + row < rows ? in[(6 + row) * row_bytes + packets * bytes + byte] : 0, 0, at);
+        }
 }
 
 int main() {
@@ -81,6 +122,13 @@ int main() {
                 int at = row * width + column;
                 EXPECT_NEAR(out[at], copied ? in[at] + 1 : -7, 0, at);
             }
+    }
+    cudaDeviceProp properties;
+    CUDA_OK(cudaGetDeviceProperties(&properties, 0));
+    if (properties.major >= 10) {
+        values_of_few_bits(encode, CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B, 8, 8);
+        values_of_few_bits(encode, CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B, 8, 16);
+        values_of_few_bits(encode, CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B, 12, 16);
     }
     CUtensorMap bad;
     EXPECT(describe(encode, bad, device_in.data + 1, width, height, CU_TENSOR_MAP_SWIZZLE_NONE) ==

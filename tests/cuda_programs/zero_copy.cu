@@ -8,7 +8,46 @@ __global__ void squares(const int* in, long long* out, int n) {
         out[i] = static_cast<long long>(in[i]) * in[i];
 }
 
+// A function between two kernels sees what the first has put into a few bytes of pinned memory, and the second what the
+// function has made of them, in a stream and in a graph.
+__global__ void add(int* value, int what) {
+    *value += what;
+}
+
+void function_between_kernels(bool captured) {
+    int* value = nullptr;
+    CUDA_OK(cudaMallocHost(&value, sizeof *value));
+    *value = 1;
+    cudaStream_t stream;
+    CUDA_OK(cudaStreamCreate(&stream));
+    for (int round = 0; round < 2; ++round) {
+        bool in_graph = captured && round == 1;  // in the first round it becomes memory that both address
+        cudaGraph_t graph;
+        cudaGraphExec_t instance;
+        if (in_graph) CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+        add<<<1, 1, 0, stream>>>(value, 2);
+        CUDA_OK(cudaLaunchHostFunc(
+            stream, [](void* at) { *static_cast<int*>(at) *= 10; }, value));
+        add<<<1, 1, 0, stream>>>(value, 4);
+        if (in_graph) {
+            CUDA_OK(cudaStreamEndCapture(stream, &graph));
+            CUDA_OK(cudaGraphInstantiate(&instance, graph, 0));
+            CUDA_OK(cudaGraphLaunch(instance, stream));
+        }
+        CUDA_OK(cudaStreamSynchronize(stream));
+        if (in_graph) {
+            CUDA_OK(cudaGraphExecDestroy(instance));
+            CUDA_OK(cudaGraphDestroy(graph));
+        }
+    }
+    EXPECT(*value == ((1 + 2) * 10 + 4 + 2) * 10 + 4);
+    CUDA_OK(cudaStreamDestroy(stream));
+    CUDA_OK(cudaFreeHost(value));
+}
+
 int main() {
+    function_between_kernels(false);
+    function_between_kernels(true);
     int can_map = 0;
     CUDA_OK(cudaDeviceGetAttribute(&can_map, cudaDevAttrCanMapHostMemory, 0));
     EXPECT(can_map == 1);

@@ -6,6 +6,7 @@
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 
 using namespace tnr::emulated;
+using tnr::ptx::Packing;
 using tnr::ptx::SwizzleAtom;
 using tnr::ptx::TensorMap;
 using tnr::ptx::TensorWay;
@@ -13,7 +14,8 @@ using tnr::ptx::Type;
 
 namespace {
 
-constexpr uint64_t map_unit = 16;  // of addresses, strides and rows of a box, in bytes
+constexpr uint64_t map_unit = 16;      // of addresses, strides and rows of a box, in bytes
+constexpr uint32_t row_of_gaps = 128;  // values in each row of a box with gaps, and what divides a row of its tensor
 
 // Type::none: not emulated.
 Type element_of(CUtensorMapDataType type) {
@@ -42,9 +44,31 @@ Type element_of(CUtensorMapDataType type) {
             return Type::tf32;
         case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
             return Type::f64;
+        case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B:
+        case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B:
+        case CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B:
+            return Type::b8;
         default:
             return Type::none;
     }
+}
+
+Packing packing_of(CUtensorMapDataType type) {
+    switch (type) {
+        case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B:
+            return Packing::b4x16;
+        case CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B:
+            return Packing::b4x16_p64;
+        case CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B:
+            return Packing::b6x16_p32;
+        default:
+            return Packing::none;
+    }
+}
+
+// True of packets that have gaps in shared memory.
+bool has_gaps(const TensorMap& map) {
+    return map.packing > Packing::b4x16;
 }
 
 CUresult set_swizzle(CUtensorMapSwizzle swizzle, uint64_t row_bytes, TensorMap& map) {
@@ -55,6 +79,13 @@ CUresult set_swizzle(CUtensorMapSwizzle swizzle, uint64_t row_bytes, TensorMap& 
     if (larger_atoms) map.atom = static_cast<SwizzleAtom>(swizzle - CU_TENSOR_MAP_SWIZZLE_128B);
     map.swizzle_chunks = static_cast<uint8_t>(1u << (larger_atoms ? CU_TENSOR_MAP_SWIZZLE_128B : swizzle));
     return row_bytes <= map.swizzle_chunks * 16u ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Packets with gaps fill rows of 128 bytes; their chunks of 16 bytes stay whole.
+bool keeps_packets(CUtensorMapSwizzle swizzle, Packing packing) {
+    return swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || swizzle == CU_TENSOR_MAP_SWIZZLE_128B ||
+           swizzle == CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B ||
+           (swizzle == CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B && packing == Packing::b6x16_p32);
 }
 
 bool write_map(CUtensorMap* to, const TensorMap& map) {
@@ -77,37 +108,43 @@ struct Tensor {
 
 CUresult set_axes(const Tensor& tensor, uint32_t element_bytes, TensorMap& map) {
     constexpr uint64_t size_max = uint64_t{1} << 32, stride_end = uint64_t{1} << 40;
+    uint64_t unit = has_gaps(map) ? map_unit * 2 : map_unit;
+    if (map.address == 0 || map.address % unit) return CUDA_ERROR_INVALID_VALUE;
     for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
         uint64_t stride = axis ? tensor.strides[axis - 1] : element_bytes, size = tensor.sizes[axis];
         constexpr uint32_t step_max = 8;
         if (size == 0 || size > size_max || tensor.steps[axis] == 0 || tensor.steps[axis] > step_max ||
-            (axis && (stride % map_unit || stride >= stride_end)))
+            (axis && (stride % unit || stride >= stride_end)))
             return CUDA_ERROR_INVALID_VALUE;
         map.strides[axis] = stride;
         map.last[axis] = static_cast<uint32_t>(size - 1);
         map.steps[axis] = static_cast<uint8_t>(tensor.steps[axis]);
     }
-    return CUDA_SUCCESS;
+    map.steps[0] = 1;  // without interleaving the first is ignored
+    uint64_t values = has_gaps(map) ? row_of_gaps : map.packing == Packing::b4x16 ? 2 : 1;
+    return tensor.sizes[0] % values ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult describe_tensor(const Tensor& tensor, TensorMap& map) {
     auto element = element_of(tensor.type);
-    uint32_t element_bytes = size_of(element);
-    if (!element_bytes || tensor.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (element == Type::none || tensor.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     bool nan = tensor.fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
     if (nan && !is_float(element)) return CUDA_ERROR_INVALID_VALUE;
     map.mark = TensorMap::ours;
     map.address = reinterpret_cast<uint64_t>(tensor.address);
     map.rank = static_cast<uint8_t>(tensor.rank);
     map.element = element;
+    map.packing = packing_of(tensor.type);
+    uint32_t element_bytes = packet_of(map).bytes;
     map.nan_bytes = static_cast<uint8_t>(nan ? element_bytes : 0);
-    if (map.address == 0 || map.address % map_unit) return CUDA_ERROR_INVALID_VALUE;
     return set_axes(tensor, element_bytes, map);
 }
 
 CUresult finish_map(CUtensorMap* to, TensorMap& map, CUtensorMapSwizzle swizzle) {
-    uint64_t row_bytes = map.box[0] * map.strides[0];
+    uint64_t row_bytes = (map.box[0] * map.strides[0]) >> packet_of(map).values_log2;
     if (row_bytes % map_unit) return CUDA_ERROR_INVALID_VALUE;
+    if (has_gaps(map) && (map.box[0] != row_of_gaps || !keeps_packets(swizzle, map.packing)))
+        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = set_swizzle(swizzle, row_bytes, map)) return error;
     return write_map(to, map) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,6 +1,7 @@
 // cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: a box of a tensor (tensor_map.hpp) between global and shared memory,
 // done at once. What of the box lies outside the tensor arrives as zeros (or NaN), and is not written.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "gpu_server/emulated_gpu/ptx/atomic_update.hpp"
@@ -19,6 +20,7 @@ enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4, fla
 constexpr uint32_t way_shift = 4;
 constexpr int64_t no_reduction = -1;
 constexpr uint32_t four_rows = 4;
+constexpr size_t packet_max = 12;  // bytes of the largest packet; no element is as long
 
 TensorWay way_of(const Instr& i) {
     return static_cast<TensorWay>(i.flags >> way_shift);
@@ -38,13 +40,21 @@ struct Copying {
 bool is_sound(const TensorMap& map) {
     if (map.mark != TensorMap::ours && map.mark != TensorMap::of_zeros) return false;
     if (map.rank == 0 || map.rank > TensorMap::rank_max) return false;
+    if (map.packing > Packing::b6x16_p32) return false;
     uint64_t bytes = map.strides[0];
-    if (bytes == 0 || bytes > sizeof(uint64_t) || bytes != size_of(map.element) || map.nan_bytes > bytes) return false;
+    if (bytes == 0 || bytes > packet_max || bytes != packet_of(map).bytes || map.nan_bytes > bytes) return false;
     bool tiles = map.way == TensorWay::tiles;
     if (!tiles && (map.pixels == 0 || map.box[0] == 0)) return false;
     for (uint32_t axis = 0; axis < map.rank; ++axis)
         if (map.steps[axis] == 0 || (tiles && map.box[axis] == 0)) return false;
     return true;
+}
+
+// From here on the first axis counts packets.
+void count_packets(TensorMap& map) {
+    uint32_t log2 = packet_of(map).values_log2;
+    map.box[0] = static_cast<uint16_t>(map.box[0] >> log2);
+    map.last[0] = static_cast<uint32_t>(((uint64_t{map.last[0]} + 1) >> log2) - 1);
 }
 
 bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, TensorWay way, TensorMap& map) {
@@ -53,7 +63,7 @@ bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, TensorWay
     auto* p = misaligned ? nullptr : generic_pointer(w, lane, address, sizeof map, false);
     if (!p) return memory_fault(w, address, lane, sizeof map, "reading of a tensor map", misaligned), false;
     std::memcpy(&map, p, sizeof map);
-    if (is_sound(map) && map.rank == rank && map.way == way) return true;
+    if (is_sound(map) && map.rank == rank && map.way == way) return count_packets(map), true;
     fault(w, Outcome::illegal_instruction, lane,
           "no tensor map of " + std::to_string(rank) + " axes for this kind of copy");
     return false;
@@ -79,8 +89,9 @@ void move_element(std::byte* in_tensor, std::byte* in_box, const TensorMap& map,
     else if (in_tensor)
         copying.update ? copying.update(in_tensor, in_box) : void(std::memcpy(in_tensor, in_box, bytes));
     if (!copying.load || in_tensor) return;
-    uint64_t outside = map.nan_bytes ? oob_nan * 0x0001000100010001u : 0;
-    std::memcpy(in_box, &outside, bytes);
+    std::array<uint16_t, packet_max / sizeof(uint16_t)> outside{};
+    if (map.nan_bytes) outside.fill(oob_nan);
+    std::memcpy(in_box, outside.data(), bytes);
 }
 
 // The element at the coordinates, and the one in shared memory. False after a fault.
@@ -102,11 +113,11 @@ bool copy_element(Warp& w, uint32_t lane, const TensorMap& map, const int64_t* c
     return true;
 }
 
-// The bytes of the box, or 0 after a fault.
+// The bytes of the box in shared memory, or 0 after a fault.
 uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, uint64_t shared,
                   const Copying& copying) {
     uint32_t counts[TensorMap::rank_max] = {1, 1, 1, 1, 1}, at[TensorMap::rank_max] = {};
-    uint64_t elements = 1, bytes = map.strides[0];
+    uint64_t elements = 1, apart = packet_of(map).shared_bytes;
     for (uint32_t axis = 0; axis < map.rank; ++axis) {
         counts[axis] = (map.box[axis] + map.steps[axis] - 1u) / map.steps[axis];
         elements *= counts[axis];
@@ -115,10 +126,10 @@ uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* b
         int64_t coordinates[TensorMap::rank_max];
         for (uint32_t axis = 0; axis < map.rank; ++axis)
             coordinates[axis] = int64_t{begin[axis]} + int64_t{at[axis]} * map.steps[axis];
-        if (!copy_element(w, lane, map, coordinates, shared + index * bytes, copying)) return 0;
+        if (!copy_element(w, lane, map, coordinates, shared + index * apart, copying)) return 0;
         for (uint32_t axis = 0; axis < map.rank && ++at[axis] == counts[axis]; ++axis) at[axis] = 0;
     }
-    return elements * bytes;
+    return elements * apart;
 }
 
 // To the next pixel of im2col's box, and from the last of one image to the first of the next.
@@ -137,12 +148,12 @@ uint64_t copy_pixels(Warp& w, uint32_t lane, const TensorMap& map, const int32_t
                      uint64_t shared, const Copying& copying) {
     int64_t at[TensorMap::rank_max];
     std::copy_n(begin, map.rank, at);
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, apart = packet_of(map).shared_bytes;
     for (uint32_t pixel = 0; pixel < map.pixels; ++pixel, advance_pixel(map, at)) {
         int64_t coordinates[TensorMap::rank_max];
         std::copy_n(at, map.rank, coordinates);
         for (uint32_t axis = 1; axis + 1 < map.rank; ++axis) coordinates[axis] += offsets[axis - 1];
-        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += map.strides[0])
+        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += apart)
             if (!copy_element(w, lane, map, coordinates, shared + bytes, copying)) return 0;
     }
     return bytes;
@@ -157,11 +168,11 @@ uint64_t copy_wide(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* 
                                      upper = int64_t{map.last[1]} + map.upper[0] + offset;
     std::copy_n(begin, map.rank, at);
     at[1] += offset;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, apart = packet_of(map).shared_bytes;
     for (uint32_t pixel = 0; pixel < pixels; ++pixel) {
         int64_t coordinates[TensorMap::rank_max];
         std::copy_n(at, map.rank, coordinates);
-        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += map.strides[0])
+        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += apart)
             if (!copy_element(w, lane, map, coordinates, shared + bytes, copying)) return 0;
         at[1] += map.steps[1];
         if (at[1] > upper) at[1] = lower, ++at[images];
@@ -193,6 +204,8 @@ bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uin
     int32_t at[1 + four_rows] = {};
     uint32_t coordinates = i.flags & flag_four_rows ? 1 + four_rows : i.count;
     for (uint32_t k = 0; k < coordinates; ++k) at[k] = w.reg<int32_t>(w.program->registers[i.table + k])[lane];
+    auto packet = packet_of(map);
+    at[0] >>= packet.values_log2;
     uint16_t offsets[TensorMap::space_max] = {};
     auto way = way_of(i);
     uint32_t offset_count = way == TensorWay::tiles || !copying.load ? 0 : is_wide(way) ? 2 : i.count - 2u;
@@ -208,7 +221,8 @@ bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uin
                                                 : copy_box(w, lane, map, at, shared, copying);
     if (bytes == 0 || !copying.load) return bytes != 0;
     auto* word = barrier_word(w, lane, barrier);
-    if (word) complete_bytes(*word, bytes);
+    if (word)
+        complete_bytes(*word, bytes / packet.shared_bytes * packet.bytes);  // without gaps, as CUTLASS counts them
     return word;
 }
 

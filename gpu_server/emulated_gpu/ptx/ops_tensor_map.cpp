@@ -29,15 +29,18 @@ constexpr std::array<std::string_view, 11> fields = {
     "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
     "fill_mode"};
 
-// The element types in the order of the ISA's table; what comes after them is packed.
+// The element types in the order of the ISA's table; after them come the packings, in theirs.
 constexpr std::array<Type, 13> element_types = {Type::u8,   Type::u16,  Type::u32, Type::s32, Type::u64,
                                                 Type::s64,  Type::f16,  Type::f32, Type::f32, Type::f64,
                                                 Type::bf16, Type::tf32, Type::tf32};
 
 bool set_element_type(TensorMap& map, uint64_t type) {
-    if (type >= element_types.size()) return false;
-    map.element = element_types[type];
-    map.strides[0] = size_of(map.element);
+    bool packed = type >= element_types.size();
+    uint64_t packing = packed ? type - element_types.size() + 1 : 0;
+    if (packing > static_cast<uint64_t>(Packing::b6x16_p32)) return false;
+    map.packing = static_cast<Packing>(packing);
+    map.element = packed ? Type::b8 : element_types[type];
+    map.strides[0] = packet_of(map).bytes;
     if (map.nan_bytes) map.nan_bytes = static_cast<uint8_t>(map.strides[0]);
     return true;
 }
@@ -62,7 +65,7 @@ bool replace(TensorMap& map, Field field, uint32_t axis, uint64_t value) {
             map.strides[axis + 1] = value;
             return value % 16 == 0;
         case Field::element_stride:
-            map.steps[axis] = static_cast<uint8_t>(value);
+            map.steps[axis] = static_cast<uint8_t>(axis ? value : 1);  // the first axis has none, whatever is written
             return value >= 1 && value <= 8;
         case Field::elemtype:
             return set_element_type(map, value);

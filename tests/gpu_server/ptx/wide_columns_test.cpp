@@ -1,4 +1,5 @@
-// im2col along the width alone, swizzles of larger atoms, and the barriers of a pair of blocks, beside plain C++.
+// im2col along the width alone, swizzles of larger atoms, packed values, and the barriers of a pair of blocks, beside plain
+// C++.
 #include <cstring>
 #include <numeric>
 
@@ -32,8 +33,9 @@ TensorMap* aligned_map(Bench& bench) {
     return reinterpret_cast<TensorMap*>((bench.array<unsigned char>(2 * sizeof(TensorMap)).address + 63) / 64 * 64);
 }
 
-// One thread loads by the copy, whose map is %map, box %r and barrier %b; what has come is copied to p1.
-std::string loading(const std::string& copy, uint32_t bytes) {
+// One thread loads by the copy, whose map is %map, box %r and barrier %b; what has come is copied to p1. The barrier waits for
+// `counted` bytes where those are fewer.
+std::string loading(const std::string& copy, uint32_t bytes, uint32_t counted = 0) {
     return R"(
 .version 9.0
 .target sm_100a
@@ -48,7 +50,7 @@ std::string loading(const std::string& copy, uint32_t bytes) {
     mov.u32 %r, room; mov.u32 %b, barrier; mov.u32 %at, 0;
     mbarrier.init.shared::cta.b64 [%b], 1;
     mbarrier.arrive.expect_tx.shared::cta.b64 %s, [%b], )" +
-           std::to_string(bytes) + ";\n" + copy + R"(
+           std::to_string(counted ? counted : bytes) + ";\n" + copy + R"(
 wait:
     mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0;
     @!%p bra wait;
@@ -115,6 +117,40 @@ TEST_CASE("a halo of im2col::w, and a map of another kind, fault", "[ptx][bulk][
     map->way = TensorWay::im2col;
     CHECK(bench.launch("k", {1}, {1}, {}, reinterpret_cast<uint64_t>(map), out).outcome ==
           Outcome::illegal_instruction);
+}
+
+// Sixteen values of four or six bits go to 8 bytes, or with a gap to 16; the barrier hears of the values' bytes alone.
+TEST_CASE("packed values are copied with and without gaps", "[ptx][bulk][tensor]") {
+    struct Packed {
+        uint32_t element_type, bytes, apart;
+    };
+    constexpr uint32_t columns = 256, rows = 8, box_columns = 128, box_rows = 4, packet = 16,
+                       packets = box_columns / packet;
+    for (auto [type, bytes, apart] : {Packed{13, 8, 8}, {14, 8, 16}, {15, 12, 16}}) {
+        CAPTURE(type);
+        uint32_t row_bytes = columns / packet * bytes, length = box_rows * packets * apart;
+        Bench bench(loading("tensormap.replace.tile.elemtype.global.b1024.b32 [%map], " + std::to_string(type) +
+                                ";\ncp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+                                " [%r], [%map, {128, 6}], [%b];",
+                            length, box_rows * packets * bytes));
+        std::vector<unsigned char> values(row_bytes * rows);
+        for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<unsigned char>(i * 7 + i / 251);
+        auto in = bench.array(values);
+        auto out = bench.array<unsigned char>(length);
+        auto* map = aligned_map(bench);
+        *map = pixels_map(in.address, TensorWay::tiles);
+        map->rank = 2, map->strides = {4, row_bytes}, map->last = {columns - 1, rows - 1};
+        map->box = {box_columns, box_rows};
+        bench.run("k", {1}, {1}, reinterpret_cast<uint64_t>(map), out);
+        size_t wrong = 0;
+        for (uint32_t row = 0; row < box_rows; ++row)
+            for (uint32_t byte = 0; byte < packets * bytes; ++byte) {
+                size_t from = (6 + row) * row_bytes + packets * bytes + byte;
+                unsigned expected = 6 + row < rows ? values[from] : 0;
+                wrong += out[(row * packets + byte / bytes) * apart + byte % bytes] != expected;
+            }
+        CHECK(wrong == 0);
+    }
 }
 
 // The tables of the ISA, as the chunk of 16 bytes of a line of 128 that comes to each place; lines repeat.
