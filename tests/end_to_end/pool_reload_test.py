@@ -334,22 +334,23 @@ class Reload(unittest.TestCase):
         self.serve()
         program = self.running()
         no = "does not say that it can take over"
+        ask = [BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"]
         for script, why in (("exit 1", no), ("echo handover", no), ("kill -SEGV $$", no), ("sleep 60", "has not said in time")):
             self.installed.replace_with_script(script)
-            asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"], text=True,
-                                   capture_output=True)
-            self.assertEqual(asked.returncode, 1, asked.stdout + asked.stderr)
-            self.assertIn(why, asked.stderr)
+            asked = subprocess.run(ask, text=True, capture_output=True)
+            self.assertEqual((asked.returncode, why in asked.stderr), (1, True), asked.stdout + asked.stderr)
         self.installed.program.unlink()
-        asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"])
-        self.assertEqual(asked.returncode, 1)
+        self.assertEqual(subprocess.run(ask).returncode, 1)
         # One that takes its time to answer, as on a busy machine, can.
         shutil.copy(BIN / "tnr-gpu-server", f"{self.installed.program}.real")
         self.installed.replace_with_script('[ -z "$TNR_HANDOVER_QUESTION" ] || sleep 8\nexec "$0.real" "$@"')
         self.reload()
         self.assertEqual([self.reloads()[what] for what in ("done", "failed")], [1, 5])
-        self.ends_well(self.running())
-        self.ends_well(program)
+        for one in (self.running(), program):
+            self.ends_well(one)
+        self.installed.replace_with_script(f'[ -z "$TNR_HANDOVER_QUESTION" ] || exec {BIN}/tnr-gpu-server "$@"')
+        self.installed.program.rename(f"{self.installed.program}.real")  # which runs now; this one can, and dies
+        self.assertIn("the server has ended", subprocess.run(ask, text=True, capture_output=True).stderr)
 
     def test_a_binary_that_is_gone_when_it_is_to_be_executed_leaves_the_old_one(self):
         self.serve()
