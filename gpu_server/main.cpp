@@ -169,7 +169,7 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
 
 void add_serve(CLI::App& app, Result<>& result) {
     add_serving(app, result, "serve", "Serve this machine's GPUs until told to stop", [](const ServeOptions& options) {
-        if (is_asked()) return answer_question();
+        if (is_asked()) return answer_question(can_take_over(options));
         return serve(options, [](const std::string& address) {
             std::cout << "listening on " << address << std::endl;  // flushed: somebody waits for this line
         });

@@ -91,5 +91,7 @@ public:
 // The `user_version` of the files that this server writes. It opens older ones, and brings them up to date.
 inline constexpr int sqlite_ledger_version = 2;
 Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path);
+// Whether that would work, as far as can be told without a change.
+Result<> check_sqlite_ledger(const std::string& path);
 
 }  // namespace tnr::server

@@ -178,4 +178,17 @@ Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path) {
     return std::unique_ptr<Ledger>(std::make_unique<SqliteLedger>(std::move(*opened), std::move(*syncing)));
 }
 
+Result<> check_sqlite_ledger(const std::string& path) {
+    sqlite3* opened = nullptr;
+    const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+    Database database(opened);
+    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    sqlite3_busy_timeout(opened, busy_timeout_ms);
+    if (sqlite3_exec(opened, "SELECT * FROM claims ORDER BY id DESC LIMIT 1", nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(opened, "reading " + path);
+    auto version = version_of(opened, sqlite_ledger_version, path);
+    if (!version) return version.error();
+    return Ok{};
+}
+
 }  // namespace tnr::server

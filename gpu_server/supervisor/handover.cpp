@@ -204,14 +204,18 @@ bool is_asked() {
     return std::getenv(handover_question) != nullptr;
 }
 
-Result<> answer_question() {
-    if (send_message(child_control_fd, {{"handover", handover_version}, {"version", control::version()}})) return Ok{};
-    return Error{Error::Kind::internal, "nobody hears the answer"};
+Result<> answer_question(const Result<>& able) {
+    const json answer = able ? json{{"handover", handover_version}, {"version", control::version()}}
+                             : json{{"why_not", able.error().what}};
+    if (!send_message(child_control_fd, answer)) return Error{Error::Kind::internal, "nobody hears the answer"};
+    return able;
 }
 
 std::optional<std::string> why_not(const Received& answer) {
     if (answer.what != Received::What::message) return "it does not say that it can take over from this one";
     auto told = json::parse(answer.text, nullptr, false);
+    if (told.is_object() && told.contains("why_not"))
+        return "it cannot take over: " + (told["why_not"].is_string() ? told["why_not"].get<std::string>() : "");
     auto version = told.is_object() ? told.value("handover", json()) : json();
     if (version == handover_version) return std::nullopt;
     return "it takes over from servers of another kind (" + version.dump() + ", not " +

@@ -76,12 +76,12 @@ Error badly_handed_over(const std::string& what);
 // Ends all children of this process, and waits for them: workers whose document makes no sense.
 void end_all_children();
 
-// What a binary is asked before it is executed, and what it answers: {"handover": version} on its control socket. It has read
-// its arguments and its configuration by then.
+// What a binary is asked before it is executed, and what it answers on its control socket: {"handover": version}, or
+// {"why_not": "words"}. It has read its arguments and its configuration by then; `able`: whether it can use the folder.
 inline constexpr const char* handover_question = "TNR_HANDOVER_QUESTION";
 ChildPlan question_for(const OwnCommand& command);
 bool is_asked();
-Result<> answer_question();
+Result<> answer_question(const Result<>& able);
 // Why it does not answer as it should; nothing: it does.
 std::optional<std::string> why_not(const Received& answer);
 

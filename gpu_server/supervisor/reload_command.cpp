@@ -84,6 +84,9 @@ Result<> reload(const std::string& state, std::ostream& out) {
     while (std::chrono::steady_clock::now() < give_up_at) {
         std::this_thread::sleep_for(reload_looked_every);
         auto now = ask_server(*folder);
+        if (!now && now.error().kind == Error::Kind::usage)
+            return Error{Error::Kind::internal, "the server has ended, and with it the programs that ran",
+                         "its log says why"};
         if (!now) continue;
         if (auto known = outcome(*before, *now, out)) return *known;
     }

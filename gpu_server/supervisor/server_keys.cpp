@@ -14,13 +14,14 @@ static ServerKeys::Secret raw(const std::string& secret_key) {
 }
 
 Result<> ServerKeys::refresh(int64_t now_ms) {
-    auto keys = folder_.server_keys();
+    const bool first = public_key().empty();
+    auto keys = first ? folder_.server_keys() : folder_.kept_server_keys();
     if (!keys) return keys.error();
     auto old = folder_.old_server_key();
     if (!old) return old.error();
     bool both = *old && now_ms < (*old)->until_ms && (*old)->keys.public_key != keys->public_key;
     LockGuard lock(mutex_);
-    bool first = pair_.public_key.empty(), two = secrets_.size() == 2;
+    const bool two = secrets_.size() == 2;
     if (!first && pair_.public_key != keys->public_key) log(LogLevel::info, "the server's key is another now");
     if (!first && two && !both) log(LogLevel::info, "the server's old key is worthless now");
     pair_ = *keys;

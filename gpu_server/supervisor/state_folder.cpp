@@ -86,6 +86,11 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
         if (!fs::exists(file, error))
             if (auto made = write_line(file, make_pasteable_key_pair().secret_key); !made) return made.error();
     }
+    return kept_server_keys();
+}
+
+Result<wire::KeyPair> StateFolder::kept_server_keys() const {
+    const fs::path file = path_ / "server.key";
     auto read = read_line(file);
     if (!read) return read.error();
     std::string secret = *read;

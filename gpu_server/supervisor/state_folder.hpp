@@ -31,6 +31,8 @@ public:
     Result<std::string> identity() const;
     // Made at the first call ever; the secret half is in server.key, mode 0600.
     Result<wire::KeyPair> server_keys() const;
+    // Never made: for a server that has had one. Another would lock out everybody whose programs run.
+    Result<wire::KeyPair> kept_server_keys() const;
     // The pair before it, until a time, while clients learn of the new one: server.key.old. Nothing when there is none.
     struct OldKey {
         wire::KeyPair keys;

@@ -68,11 +68,15 @@ void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
 
 // Commands beside us may change the server's keys, which `pool` is told of (null: there are none); and lines that were left
 // out of the audit log are told in the end.
-void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit, Membership* pool) {
-    if (auto read = keys.refresh(now_ms()); !read) log(LogLevel::error, read.error().what);
+// `told`: what was wrong with them last time, which is told once.
+void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit, Membership* pool,
+                    const std::string& told = {}) {
+    auto read = keys.refresh(now_ms());
+    const auto trouble = read ? std::string() : read.error().what;
+    if (!read && trouble != told) log(LogLevel::error, trouble + "; the keys that were read last go on to hold");
     if (pool) pool->tell_key(keys.public_key());
     audit.tidy();
-    loop.after(keys_looked_at_every, [&, pool] { look_at_folder(loop, keys, audit, pool); });
+    loop.after(keys_looked_at_every, [&, pool, trouble] { look_at_folder(loop, keys, audit, pool, trouble); });
 }
 
 // The emulated GPU's memory is the host's, and granted.
@@ -445,6 +449,13 @@ Result<> serve(const ServeOptions& options, const Ready& ready) {
             return ended;
         }
     }
+}
+
+Result<> can_take_over(const ServeOptions& options) {
+    auto folder = StateFolder::find(options.state);
+    if (!folder) return folder.error();
+    if (auto keys = folder->kept_server_keys(); !keys) return keys.error();
+    return check_sqlite_ledger(folder->database());
 }
 
 }  // namespace tnr::server

@@ -44,4 +44,8 @@ struct ServeOptions {
 using Ready = std::function<void(const std::string& address)>;
 Result<> serve(const ServeOptions& options, const Ready& ready);
 
+// Whether the folder of a server that runs can be used by one that takes its place: its key and its database can be read. Writes
+// nothing.
+Result<> can_take_over(const ServeOptions& options);
+
 }  // namespace tnr::server

@@ -91,7 +91,8 @@ Result<> user_add(const UserAddOptions& options, std::ostream& out) {
     if (!options.expires.empty() && !options.token)
         return Error{Error::Kind::usage, "only a token expires", "add --token"};
     if (lasts->count() == 0) return Error{Error::Kind::usage, "such a token would be good for no time at all"};
-    auto folder = StateFolder::open(options.state);
+    // Without an address there has to have been a server, and a folder of a mistyped name is none.
+    auto folder = options.address.empty() ? StateFolder::find(options.state) : StateFolder::open(options.state);
     if (!folder) return folder.error();
     if (options.address.empty() && folder->last_was_plain())
         return Error{Error::Kind::usage, "this server runs with --plain, without keys: nobody can sign in to it",

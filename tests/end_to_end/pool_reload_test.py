@@ -193,6 +193,12 @@ class Reload(unittest.TestCase):
     def reload(self, expect=0):
         return self.operator("reload", expect=expect)
 
+    def reload_fails(self):
+        asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"], text=True,
+                               capture_output=True)
+        self.assertEqual(asked.returncode, 1, asked.stdout + asked.stderr)
+        return asked.stderr
+
     def ledger(self):
         with sqlite3.connect(f"{self.folder}/server/pool.db") as pool:
             return pool.execute("SELECT id, ended_ms IS NOT NULL, reason, until_ms - began_ms FROM claims").fetchall()
@@ -336,30 +342,26 @@ class Reload(unittest.TestCase):
         no = "does not say that it can take over"
         for script, why in (("exit 1", no), ("echo handover", no), ("kill -SEGV $$", no), ("sleep 60", "has not said in time")):
             self.installed.replace_with_script(script)
-            asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"], text=True,
-                                   capture_output=True)
-            self.assertEqual(asked.returncode, 1, asked.stdout + asked.stderr)
-            self.assertIn(why, asked.stderr)
+            self.assertIn(why, self.reload_fails())
         self.installed.program.unlink()
-        asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"])
-        self.assertEqual(asked.returncode, 1)
+        self.reload_fails()
         # One that takes its time to answer, as on a busy machine, can.
         shutil.copy(BIN / "tnr-gpu-server", f"{self.installed.program}.real")
         self.installed.replace_with_script('[ -z "$TNR_HANDOVER_QUESTION" ] || sleep 8\nexec "$0.real" "$@"')
         self.reload()
         self.assertEqual([self.reloads()[what] for what in ("done", "failed")], [1, 5])
-        self.ends_well(self.running())
-        self.ends_well(program)
+        for one in (self.running(), program):
+            self.ends_well(one)
+        self.installed.replace_with_script(f'[ -z "$TNR_HANDOVER_QUESTION" ] || exec {BIN}/tnr-gpu-server "$@"')
+        self.installed.program.rename(f"{self.installed.program}.real")  # which runs now; this one can, and dies
+        self.assertIn("the server has ended", self.reload_fails())
 
     def test_a_binary_that_is_gone_when_it_is_to_be_executed_leaves_the_old_one(self):
         self.serve()
         program = self.running()
         self.installed.replace_with_script(f'"$0.real" "$@" && rm "$0"')
         shutil.copy(BIN / "tnr-gpu-server", f"{self.installed.program}.real")
-        asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"], text=True,
-                               capture_output=True)
-        self.assertEqual(asked.returncode, 1, asked.stdout + asked.stderr)
-        self.assertIn("cannot execute", asked.stderr + self.log())
+        self.assertIn("cannot execute", self.reload_fails() + self.log())
         self.installed.replace(BIN / "tnr-gpu-server")
         self.reload()
         self.ends_well(program)
@@ -403,9 +405,7 @@ os.execv(real, [{str(self.installed.program)!r}] + sys.argv[1:])
             with self.subTest(damage):
                 program = self.running()
                 self.between(damage)
-                asked = subprocess.run([BIN / "tnr-gpu-server", "reload", "--state", f"{self.folder}/server"], text=True,
-                                       capture_output=True)
-                self.assertEqual(asked.returncode, 1, asked.stdout + asked.stderr)
+                self.reload_fails()
                 out, errors = program.communicate(timeout=LOADED_S)
                 self.assertNotEqual(program.returncode, 0, out + errors)
                 self.installed.replace(BIN / "tnr-gpu-server")

@@ -150,8 +150,11 @@ TEST_CASE("many strangers write few lines to the log", "[server]") {
 
 TEST_CASE("commands about keys say when they make no sense", "[server]") {
     Folder folder;
-    for (auto& command :
-         {std::vector<std::string>{"user", "list"}, {"user", "remove", "alice"}, {"audit"}, {"rotate-key"}}) {
+    for (auto& command : {std::vector<std::string>{"user", "list"},
+                          {"user", "add", "alice"},
+                          {"user", "remove", "alice"},
+                          {"audit"},
+                          {"rotate-key"}}) {
         auto arguments = command;
         arguments.insert(arguments.end(), {"--state", folder.path + "/typo"});
         auto output = run_server_command(arguments);

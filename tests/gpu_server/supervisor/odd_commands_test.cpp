@@ -1,5 +1,7 @@
 // The operator's commands with what nobody should give them, and two at once.
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -236,4 +238,37 @@ TEST_CASE("a database that is none is told with what helps", "[odd]") {
         CHECK(says(output.err, "not a database"));
         CHECK(says(output.err, "hint: restore a backup: tnr-gpu-server restore FILE --replace"));
     }
+}
+
+TEST_CASE("a server whose folder is taken from under it keeps its key, and is not replaced by one that could not go on",
+          "[odd]") {
+    Server server({"--emulate", "h100"});
+    const auto folder = server.folder->path + "/state";
+    const auto keys = enroll(server, "alice");
+    auto program = client_of(server, keys);
+    auto connection = connect_to(ask(*program, session_request("trainer"))["endpoint"]);
+    std::string why;
+    SECTION("its key") {
+        std::filesystem::remove(folder + "/server.key");
+        REQUIRE(server.wait_for_log("the keys that were read last go on to hold"));
+        CHECK(access((folder + "/server.key").c_str(), F_OK) != 0);  // another would lock out everybody
+        CHECK(ask(*client_of(server, keys), {{"op", "hello"}})["role"] == "account");
+        why = "server.key holds no key";
+    }
+    SECTION("its database") {
+        for (auto name : {"/pool.db", "/pool.db-wal"}) {
+            std::fstream file(folder + name, std::ios::binary | std::ios::in | std::ios::out);
+            const auto size = std::filesystem::file_size(folder + name);
+            for (std::streamoff at = 0; at < static_cast<std::streamoff>(size); at += 512)
+                file.seekp(at).write(std::string(64, 'x').data(), 64);
+        }
+        why = "pool.db in the server's database failed";
+    }
+    auto refused = run_server_command({"reload", "--state", folder});
+    CHECK(refused.code == 1);
+    CHECK(says(refused.err, "it cannot take over: "));
+    CHECK(says(refused.err, why));
+    uint64_t bytes = 0;  // the program goes on
+    REQUIRE(send(connection.get(), "m", 1, 0) == 1);
+    REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
 }
