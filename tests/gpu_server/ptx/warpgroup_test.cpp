@@ -196,8 +196,8 @@ TEST_CASE("wgmma beyond the block's memory faults, and what there is not is refu
     Product p{"f32.f16.f16", 8, 16, half, single, plain(2), plain(2)};
     Bench bench(kernel_of(p, 16, 4));
     auto out = bench.array<uint32_t>(512);
-    auto report = bench.launch("k", {1}, {128}, {}, bench.array<uint8_t>(34816), out, uint64_t{0}, uint64_t{0x3fff},
-                               uint32_t{1});
+    auto report =
+        bench.launch("k", {1}, {128}, {}, bench.array<uint8_t>(34816), out, uint64_t{0}, uint64_t{0x3fff}, uint32_t{1});
     CHECK(report.outcome == Outcome::illegal_address);
     for (const char* types : {"f16.bf16.bf16", "f32.f16.bf16", "s32.f16.f16"}) {
         p.types = types;
