@@ -7,6 +7,10 @@
 namespace tnr::ptx {
 
 Builtin builtin_named(std::string_view function);
+// What the device runtime of CUDA 11 is made of: functions of NVIDIA's driver.
+inline bool is_of_old_device_runtime(std::string_view function) {
+    return function.starts_with("cnp") || function.starts_with("__cuda_syscall_");
+}
 // Whether a call's arguments are as long as the builtin reads and writes.
 bool builtin_fits(const Call& call);
 void call_builtin(Warp& warp, const Call& call);

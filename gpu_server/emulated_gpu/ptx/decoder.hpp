@@ -151,6 +151,8 @@ bool decode_texture(Decoder& d);
 bool decode_surface(Decoder& d);
 bool decode_tensor_map(Decoder& d);
 
+// Code that faults: `name` is what the emulated GPU does not have.
+void emit_absent(Decoder& d, std::string name);
 // mov dst, source for one register; used by several groups.
 Handler move_handler(uint32_t bytes);
 // dst = the frame's part of local memory + imm.

@@ -27,6 +27,7 @@ public:
         : units_(std::move(units)), names_(names), functions_(units_.size()), variables_(units_.size()) {}
 
     Result<ast::Unit> run() {
+        for (auto& unit : units_) use_own_device_runtime(unit);
         collect();
         if (error_.empty()) number();
         if (error_.empty()) take_over();
@@ -44,6 +45,19 @@ private:
     }
     std::string unit_name(uint32_t unit) const { return std::string(names_[unit]); }
     static std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+
+    // Before CUDA 12 the device runtime is code, over functions that only the driver has. What there is of it here takes the
+    // code's place.
+    static void use_own_device_runtime(ast::Unit& unit) {
+        auto is_drivers = [](const ast::Function& f) { return !f.defined && is_of_old_device_runtime(f.name); };
+        if (std::none_of(unit.functions.begin(), unit.functions.end(), is_drivers)) return;
+        for (auto& function : unit.functions) {
+            if (!function.defined || builtin_named(function.name) == Builtin::none) continue;
+            function.defined = false;
+            function.linkage = Linkage::external;
+            function.body.clear();
+        }
+    }
 
     static Linkage linkage_of(const ast::Function& function) {
         if (function.linkage == Linkage::local) return Linkage::local;
@@ -224,7 +238,7 @@ private:
     void check_defined(bool is_function, uint32_t index, const std::string& where) {
         if (is_function) {
             auto& used = linked_.functions[index];
-            if (!used.defined && builtin_named(used.name) == Builtin::none)
+            if (!used.defined && builtin_named(used.name) == Builtin::none && !is_of_old_device_runtime(used.name))
                 fail(where + "function " + quoted(used.name) + " is declared but not defined");
         } else if (auto& used = linked_.variables[index];
                    used.linkage == Linkage::external && used.space != Space::shared) {

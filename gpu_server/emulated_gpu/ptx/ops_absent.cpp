@@ -2,6 +2,7 @@
 // come to them: code that has them loads, and a warp that comes to one faults.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"
@@ -19,12 +20,16 @@ void absent(Warp& w, const Instr& i) {
 
 }  // namespace
 
+void emit_absent(Decoder& d, std::string name) {
+    auto& names = d.program().absent;
+    names.push_back(std::move(name));
+    d.emit(absent).table = static_cast<uint32_t>(names.size() - 1);
+}
+
 bool decode_absent(Decoder& d) {
     if (std::find(families.begin(), families.end(), d.inst().name) == families.end()) return false;
     for (auto modifier : d.inst().modifiers) d.take(modifier);
-    auto& names = d.program().absent;
-    names.push_back(d.full_name());
-    d.emit(absent).table = static_cast<uint32_t>(names.size() - 1);
+    emit_absent(d, d.full_name());
     return true;
 }
 

@@ -211,6 +211,8 @@ void decode_call(Decoder& d) {
             call.builtin = builtin_named(target.name);
             if (!builtin_fits(call)) return d.fail("'" + std::string(target.name) + "' takes other arguments");
             handler = call_builtin_handler;
+        } else if (!target.defined && is_of_old_device_runtime(target.name)) {
+            return emit_absent(d, "'" + std::string(target.name) + "' of the device runtime before CUDA 12");
         }
         d.function().callees.push_back(callee.index);
     } else if (callee.kind == Kind::reg) {

@@ -144,3 +144,37 @@ TEST_CASE("a kernel orders its launches by events, but not in the streams that n
     for (int i = 5; i < 9; ++i) CHECK(out[i] == 1);  // cudaErrorInvalidValue
     CHECK(out[9] == 0);
 }
+
+TEST_CASE(
+    "the device runtime that CUDA 11's compiler brings is replaced, and what is not here faults when it is called",
+    "[ptx][children]") {
+    const std::string head = ".version 7.8\n.target sm_80\n.address_size 64\n";
+    const std::string library = head + R"(
+.extern .func (.param .b32 r) cnpGetLastError(.param .b32 a);
+.extern .func (.param .b32 r) cnpGetDevice(.param .b32 a);
+.extern .func (.param .b32 r) __cuda_syscall_CGS_get_size(.param .b32 a);
+.visible .func (.param .b32 r) cudaGetLastError()
+{ .reg .b32 %x; .param .b32 a; .param .b32 b; st.param.b32 [a], 5; call.uni (b), cnpGetLastError, (a);
+  ld.param.b32 %x, [b]; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b32 r) cudaDeviceSynchronize()
+{ .reg .b32 %x; .param .b32 a; .param .b32 b; st.param.b32 [a], 5; call.uni (b), cnpGetDevice, (a);
+  ld.param.b32 %x, [b]; st.param.b32 [r], %x; ret; }
+.visible .func (.param .b32 r) cudaCGGetSize()
+{ .param .b32 a; .param .b32 b; st.param.b32 [a], 5; call.uni (b), __cuda_syscall_CGS_get_size, (a); ret; })";
+    const std::string program = head + R"(
+.extern .func (.param .b32 r) cudaGetLastError();
+.extern .func (.param .b32 r) cudaDeviceSynchronize();
+.visible .entry good(.param .u64 out)
+{ .reg .b64 %p; .reg .b32 %x; ld.param.u64 %p, [out];
+  { .param .b32 r; call.uni (r), cudaGetLastError; ld.param.b32 %x, [r]; } st.global.u32 [%p], %x; ret; }
+.visible .entry bad()
+{ .param .b32 r; call.uni (r), cudaDeviceSynchronize; ret; })";
+    Bench bench(std::vector<Source>{{"program", program}, {"library", library}});
+    auto out = bench.array<uint32_t>(1);
+    out[0] = 7;
+    bench.run("good", {1}, {1}, out);
+    CHECK(out[0] == 0);
+    auto report = bench.launch("bad", {1}, {1}, {});
+    CHECK(report.outcome == Outcome::illegal_instruction);
+    CHECK(report.detail.find("'cnpGetDevice' of the device runtime before CUDA 12") != std::string::npos);
+}
