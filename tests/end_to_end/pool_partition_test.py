@@ -163,6 +163,10 @@ class Partitions(unittest.TestCase):
                               capture_output=True, text=True).stdout
         return [line.split()[:2] for line in said.splitlines() if line.split()[0] in NODES] == [[node, "ready"] for node in NODES]
 
+    def all_serve(self):
+        """A node is in the pool a moment before its folder knows the address that keys are for."""
+        return all(" serves " in pathlib.Path(f"{self.folder}/{node}.log").read_text() for node in NODES)
+
     def enroll(self):
         def ask(*words):
             return subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/a"],
@@ -229,6 +233,7 @@ class Partitions(unittest.TestCase):
         for node in NODES:
             self.serve(node)
         nodes.wait_until(self.all_are_there, nodes.READY_LIMIT_S)
+        nodes.wait_until(self.all_serve, nodes.READY_LIMIT_S)
         self.own, self.keys = self.enroll(), {node: self.server_key(node) for node in NODES}
         until = time.monotonic() + SECONDS
         clients = [threading.Thread(target=self.use, args=(number, until)) for number in range(CLIENTS)]

@@ -8,9 +8,11 @@ import os
 import resource
 import subprocess
 import sys
+import time
 
 NOBODY = 65_534  # limits of processes do not hold for root
 OURS = 40  # descriptors, or threads, of the library and of Python: more than they need
+PAUSE = "it may ask again in"  # what the pool says to who was given GPUs and never used them
 SAYS = {resource.RLIMIT_NOFILE: "ulimit -n", resource.RLIMIT_NPROC: "ulimit -u"}
 
 
@@ -36,24 +38,29 @@ def run(limit, count):
     return done.stdout.strip(), done.stderr
 
 
-def grows(limit):
-    """None are too few, OURS are enough, and in between it is an error that says what is missing."""
-    results = [run(limit, count) for count in range(4, OURS + 1, 2)]
-    for count, (outcome, said) in zip(range(4, OURS + 1, 2), results):
+def shrinks(limit):
+    """OURS are enough, none are too few, and in between it is an error that says what is missing."""
+    counts = range(OURS, 3, -2)
+    enough = run(limit, OURS)
+    while PAUSE in enough[1]:  # the last programs with the limit before this one
+        time.sleep(5)
+        enough = run(limit, OURS)
+    results = [enough] + [run(limit, count) for count in counts[1:]]
+    for count, (outcome, said) in zip(counts, results):
         print(f"limit {limit} at {count}: {outcome}", *said.splitlines()[:2], sep="\n    ")
         assert outcome == "used" or "tnr: " in said
-    assert results[-1][0] == "used"
+    assert enough[0] == "used"
     refusals = [said for outcome, said in results if outcome == "refused"]
     if refusals:  # the limit may not hold here
-        assert SAYS[limit] in refusals[0], refusals[0]
+        assert SAYS[limit] in refusals[-1], refusals[-1]
     assert limit != resource.RLIMIT_NOFILE or refusals
 
 
 def main():
     if sys.argv[1:2] == ["use"]:
         return use_the_gpu()
-    grows(resource.RLIMIT_NOFILE)
-    grows(resource.RLIMIT_NPROC)
+    shrinks(resource.RLIMIT_NOFILE)
+    shrinks(resource.RLIMIT_NPROC)
 
 
 if __name__ == "__main__":
