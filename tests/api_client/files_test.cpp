@@ -190,7 +190,7 @@ public:
             process_ = ::fork();
             REQUIRE(process_ >= 0);
             if (process_ == 0) ::_exit(write_file(folder / "key", large) ? 0 : 1);
-            for (int i = 0; names_in_folder(folder.path()).empty() && i < 60'000; ++i)
+            for (int i = 0; !has_bytes(folder) && i < 60'000; ++i)
                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
             ::kill(process_, SIGSTOP);
             ::waitpid(process_, nullptr, WUNTRACED);
@@ -205,6 +205,14 @@ public:
     }
 
 private:
+    // Before it has written any the writer may not hold its lock yet.
+    static bool has_bytes(const TemporaryFolder& folder) {
+        std::error_code gone;
+        for (const auto& name : names_in_folder(folder.path()))
+            if (const auto bytes = std::filesystem::file_size(folder / name, gone); !gone && bytes > 0) return true;
+        return false;
+    }
+
     pid_t process_ = -1;
 };
 
