@@ -10,6 +10,8 @@ import sys
 import time
 import urllib.request
 
+import ports
+
 START_LIMIT_S = 30
 
 
@@ -27,8 +29,9 @@ def free_port(host="127.0.0.1"):
 class Etcd:
     def __init__(self, folder, host="127.0.0.1", command=()):
         """`command`: put before etcd's own, such as ("ip", "netns", "exec", NAME)."""
-        self.host, self.port, self.folder, self.command = host, free_port(), folder, tuple(command)
-        self.peer_port = free_port()
+        self.ports = ports.Ports(2)  # also for the next start; one of the kernel's choice may be a connection's by then
+        self.port, self.peer_port = self.ports.all()
+        self.host, self.folder, self.command = host, folder, tuple(command)
         self.process, self.more = None, ()  # more of etcd's options, for the next start
         self.start()
 

@@ -86,7 +86,7 @@ TEST_CASE("very many peers have only so many lines among them", "[pool]") {
 
 TEST_CASE("the files take turns, and several processes may write at once", "[pool]") {
     TempFolder folder;
-    std::ofstream(folder.path / "audit.log") << std::string(audit_file_bytes_max, '\n');
+    std::ofstream(folder.path / "audit.log") << std::string(audit_file_bytes_max - 1, ' ') << "\n";
     for (int i = 1; i < audit_files_max; ++i)
         std::ofstream(folder.path / ("audit.log." + std::to_string(i))) << "old " << i << "\n";
     std::vector<std::thread> writers;

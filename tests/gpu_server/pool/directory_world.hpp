@@ -108,6 +108,14 @@ inline TypeCounts h100s(int total, int free) {
     return {{"h100", {total, free, 1}}};
 }
 
+// A node's requests to its store give up after a second and are made again: a busy machine may stand still for as long.
+template <class Request>
+auto until_answered(Request&& request) {
+    auto answer = request();
+    for (int more = 0; !answer && more < 5; ++more) answer = request();
+    return answer;
+}
+
 inline Result<int64_t> add(World& world, Directory& directory, const PoolClaim& claim,
                            const TypeCounts& types = h100s(2, 1), Directory::Unless unless = Directory::Unless::never) {
     std::optional<Result<int64_t>> answer;

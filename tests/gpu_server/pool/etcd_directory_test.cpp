@@ -128,11 +128,11 @@ TEST_CASE("a claim costs etcd two requests and as many bytes in a large pool as 
     for (int i = 0; i < 150; ++i) {
         const auto name = "other" + std::to_string(i);
         others.push_back(make_etcd_backend(world.etcd.address(), {.ttl_s = 60}));
-        auto there = others.back()->join(node(name, {name + "-gpu"}), {});
+        auto there = until_answered([&] { return others.back()->join(node(name, {name + "-gpu"}), {}); });
         REQUIRE(there);
         auto theirs = claim(name, 1, {name + "-gpu"});
         theirs.account = "user of " + name;
-        REQUIRE(others.back()->add(theirs, there->fence, nullptr));
+        REQUIRE(until_answered([&] { return others.back()->add(theirs, there->fence, nullptr); }));
     }
     REQUIRE(a->renew());
     CHECK(cost_of_a_claim(requests) == 2);
@@ -195,7 +195,7 @@ TEST_CASE("a free GPU among many nodes is found", "[pool][directory]") {
         auto self = node(name, {name + "-gpu"});
         self.types["h100"].free = i == 57;
         others.push_back(make_etcd_backend(world.etcd.address(), {.ttl_s = 60}));
-        REQUIRE(others.back()->join(self, {}));
+        REQUIRE(until_answered([&] { return others.back()->join(self, {}); }));
     }
     auto backend = make_etcd_backend(world.etcd.address(), {});
     std::set<std::string> told;

@@ -13,8 +13,8 @@
 
 #include "api_client/http/http.hpp"
 #include "gpu_server/pool/etcd.hpp"
-#include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/ports.hpp"
 #include "tests/support/processes.hpp"
 
 namespace tnr::server {
@@ -31,15 +31,10 @@ public:
     OwnEtcd() {
         std::string name = (std::filesystem::temp_directory_path() / "tnr-etcd-XXXXXX").string();
         folder_ = mkdtemp(name.data());
-        for (int* port : {&port_, &peer_port_}) {
-            Endpoint bound;
-            REQUIRE(bind_to("127.0.0.1", 0, bound));
-            *port = bound.port;
-        }
         pid_ = fork();
         if (pid_ == 0) {
-            auto url = "http://127.0.0.1:" + std::to_string(port_),
-                 peer = "http://127.0.0.1:" + std::to_string(peer_port_);
+            auto url = "http://127.0.0.1:" + std::to_string(port()),
+                 peer = "http://127.0.0.1:" + std::to_string(port() + 1);
             (void)!freopen((folder_ + "/log").c_str(), "w", stderr);
             execl("/usr/bin/etcd", "etcd", "--name", "test", "--data-dir", (folder_ + "/data").c_str(),
                   "--listen-client-urls", url.c_str(), "--advertise-client-urls", url.c_str(), "--listen-peer-urls",
@@ -63,14 +58,14 @@ public:
         waitpid(pid_, nullptr, 0);
         pid_ = -1;
     }
-    int port() const { return port_; }
-    etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port_)); }
+    int port() const { return ports_.first(); }
+    etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port())); }
     void signal(int number) const { test::send_signal(pid_, number); }
     // What it counts itself, for Prometheus: the sum of all lines that begin so.
     double counted(const std::string& name) const {
         http::Client client({}, {.total_ms = 5'000});
         http::Request request;
-        request.url = "http://127.0.0.1:" + std::to_string(port_) + "/metrics";
+        request.url = "http://127.0.0.1:" + std::to_string(port()) + "/metrics";
         auto told = client.send(request);
         REQUIRE(told);
         double sum = 0;
@@ -82,7 +77,7 @@ public:
 
 private:
     std::string folder_;
-    int port_ = 0, peer_port_ = 0;
+    const test::Ports ports_{2};  // for clients, and for other members
     pid_t pid_ = -1;
 };
 

@@ -18,6 +18,7 @@
 #include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/ports.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -142,21 +143,8 @@ milliseconds time_of(const std::function<void()>& what) {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - before);
 }
 
-// So many ports in a row that nobody uses: "FIRST-LAST".
-std::string free_ports(int count) {
-    while (true) {
-        std::vector<UniqueFd> held;
-        server::Endpoint first, other;
-        auto one = server::bind_to("127.0.0.1", 0, first);
-        REQUIRE(one);
-        for (int i = 1; i < count; ++i) {
-            auto next = server::bind_to("127.0.0.1", first.port + i, other);
-            if (!next) break;
-            held.push_back(std::move(*next));
-        }
-        if (static_cast<int>(held.size()) + 1 == count)
-            return std::to_string(first.port) + "-" + std::to_string(first.port + count - 1);
-    }
+std::string range_of(const Ports& ports, int count) {
+    return std::to_string(ports.first()) + "-" + std::to_string(ports.first() + count - 1);
 }
 
 // Of the thread that does all that one user's requests could hold up (sched_schedstats.rst: the first number).
@@ -346,7 +334,8 @@ TEST_CASE("connections that say nothing leave descriptors to the workers", "[att
 }
 
 TEST_CASE("a range of ports that is used up breaks no GPU, and one machine does not use it up", "[attacks]") {
-    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "0", "--worker-ports", free_ports(10)},
+    const Ports ports(10);
+    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "0", "--worker-ports", range_of(ports, 10)},
                   {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
     int given = 0;
@@ -419,7 +408,8 @@ TEST_CASE("what a worker writes to stderr is lines of its own in the log, and no
 
 TEST_CASE("a server that is killed and started again refuses the clients of before", "[attacks]") {
     auto folder = std::make_shared<Folder>();
-    std::vector<std::string> how{"--plain", "--emulate", "h100", "--worker-ports", free_ports(2)};
+    const Ports ports(2);
+    std::vector<std::string> how{"--plain", "--emulate", "h100", "--worker-ports", range_of(ports, 2)};
     std::string endpoint;
     {
         Server server(how, {}, folder);

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/ports.hpp"
 
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
@@ -55,19 +56,9 @@ TEST_CASE("a port range that is used up says so", "[server]") {
     CHECK(second.error().what.find(std::to_string(taken.port)) != std::string::npos);
 }
 
-static PortRange three_free_ports() {
-    while (true) {
-        Endpoint first, second, third;
-        auto one = listen_on("127.0.0.1", 0, 1, first);
-        REQUIRE(one);
-        if (bind_to("127.0.0.1", first.port + 1, second) && bind_to("127.0.0.1", first.port + 2, third))
-            return {first.port, first.port + 2};
-    }
-}
-
 TEST_CASE("a worker's port refuses clients until it serves, and the longest unused one is taken next", "[server]") {
-    auto range = three_free_ports();
-    WorkerPorts ports("127.0.0.1", range);
+    const tnr::test::Ports free(3);
+    WorkerPorts ports("127.0.0.1", {free.first(), free.first() + 2});
     CHECK(ports.left() == 3);
     Endpoint one, two, three, four;
     auto first = ports.take(one), second = ports.take(two);
