@@ -151,6 +151,15 @@ bool StateFolder::last_was_plain() const {
     return line && line->ends_with(" plain");
 }
 
+Result<> StateFolder::try_writing() const {
+    const fs::path file = path_ / "tried";
+    auto written = write_line(file, "may be removed");
+    std::error_code error;
+    fs::remove(file, error);
+    fs::remove(file.string() + ".new", error);
+    return written;
+}
+
 Result<> StateFolder::save_address(const std::string& address, bool plain) const {
     return write_line(path_ / "address", address + (plain ? " plain" : ""));
 }

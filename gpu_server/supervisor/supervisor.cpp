@@ -458,6 +458,7 @@ Result<> can_take_over(const ServeOptions& options) {
     auto folder = StateFolder::find(options.state);
     if (!folder) return folder.error();
     if (auto keys = folder->kept_server_keys(); !keys) return keys.error();
+    if (auto tried = folder->try_writing(); !tried) return tried;
     return check_sqlite_ledger(folder->database());
 }
 
