@@ -1,4 +1,5 @@
 // Who may do what: keys, roles, and what strangers get, which is nothing.
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,6 +131,8 @@ TEST_CASE("who is locked out loses its machines' keys and what they run", "[serv
     auto command = std::vector<std::string>{"user", how, "bob", "--state", server.folder->path + "/state"};
     if (how == "add") command.push_back("--replace");
     REQUIRE(run_server_command(command).code == 0);
+    timeval patience{20, 0};
+    REQUIRE(setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
     char byte;
     CHECK(::read(connection.get(), &byte, 1) <= 0);                               // its worker has ended
     CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(10));  // 2 s promised, on an idle machine
