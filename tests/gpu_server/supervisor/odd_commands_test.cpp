@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 
@@ -328,4 +330,34 @@ TEST_CASE("a server whose disk takes nothing any more is not replaced, and its p
     uint64_t bytes = 0;  // the program goes on
     REQUIRE(send(connection.get(), "m", 1, 0) == 1);
     REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+}
+
+TEST_CASE("who may not look into a server's folder is told so, not that nothing is there", "[odd]") {
+    Folder folder;
+    const auto state = folder.path + "/state";
+    REQUIRE(mkdir(state.c_str(), 0700) == 0);
+    const bool behind_another = GENERATE(false, true);
+    CAPTURE(behind_another);
+    REQUIRE(chmod(folder.path.c_str(), behind_another ? 0 : 0755) == 0);
+    if (!behind_another) REQUIRE(chmod(state.c_str(), 0) == 0);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {  // root may look everywhere
+        if (geteuid() == 0 && setresuid(4242, 4242, 4242) != 0) _exit(1);
+        auto found = tnr::server::StateFolder::find(state);
+        const std::string told = found ? "it was found" : found.error().what + found.error().hint;
+        _exit(write(ends[1], told.data(), told.size()) < 0);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+    char told[4096];
+    const auto size = read(ends[0], told, sizeof told);
+    close(ends[0]);
+    close(ends[1]);
+    chmod(folder.path.c_str(), 0700);
+    chmod(state.c_str(), 0700);
+    REQUIRE(size > 0);
+    CHECK(says(std::string(told, static_cast<size_t>(size)), "this user may not look into " + state));
 }
