@@ -14,6 +14,8 @@ namespace {
 // A configuration has some dozens of lines.
 constexpr size_t config_bytes_max = size_t{64} << 10;
 
+constexpr const char* looks_like = "a line looks like: listen = \"tcp://0.0.0.0:14900\"";
+
 // Letters to change, add or take away to make one of the other.
 size_t distance(const std::string& one, const std::string& other) {
     std::vector<size_t> row(other.size() + 1);
@@ -61,8 +63,7 @@ public:
         try {
             items = CLI::ConfigTOML().from_config(stream);
         } catch (const CLI::Error& error) {
-            return Error{Error::Kind::usage, path_ + ": " + error.what(),
-                         "a line looks like: listen = \"tcp://0.0.0.0:14900\""};
+            return Error{Error::Kind::usage, path_ + ": " + error.what(), looks_like};
         }
         for (auto& item : items)
             if (auto taken = take(item); !taken) return taken;
@@ -77,13 +78,26 @@ private:
             ++number;
             auto begin = line.find_first_not_of(" \t[");
             const bool begins = begin != std::string::npos && line.compare(begin, name.size(), name) == 0;
-            if (begins && line.find_first_of(" \t=]", begin + name.size()) == begin + name.size())
+            const auto end = begin + name.size();
+            if (begins && (end == line.size() || line.find_first_of(" \t=]", end) == end))
                 return path_ + ", line " + std::to_string(number);
         }
         return path_;
     }
 
+    bool has_sections() const {
+        std::istringstream stream(text_);
+        for (std::string line; std::getline(stream, line);) {
+            auto begin = line.find_first_not_of(" \t");
+            if (begin != std::string::npos && line[begin] == '[') return true;
+        }
+        return false;
+    }
+
     Result<> take(const CLI::ConfigItem& item) {
+        if (!item.parents.empty() && !has_sections())  // what has a dot is read as a part of one
+            return Error{Error::Kind::usage, place(item.fullname()) + ": there is no setting '" + item.fullname() + "'",
+                         looks_like};
         if (!item.parents.empty())
             return Error{Error::Kind::usage, place(item.parents[0]) + ": there are no sections here",
                          "remove the line [" + item.parents[0] + "]"};

@@ -186,6 +186,8 @@ Result<> check_sqlite_ledger(const std::string& path) {
     sqlite3_busy_timeout(opened, busy_timeout_ms);
     if (sqlite3_exec(opened, "SELECT * FROM claims ORDER BY id DESC LIMIT 1", nullptr, nullptr, nullptr) != SQLITE_OK)
         return database_error(opened, "reading " + path);
+    if (sqlite3_exec(opened, "BEGIN IMMEDIATE; ROLLBACK", nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(opened, "writing " + path);
     auto version = version_of(opened, sqlite_ledger_version, path);
     if (!version) return version.error();
     return Ok{};

@@ -46,7 +46,8 @@ Result<Database> open_file(const std::string& path, int flags) {
     sqlite3* opened = nullptr;
     int code = sqlite3_open_v2(path.c_str(), &opened, flags, nullptr);
     Database database(opened);
-    if (code != SQLITE_OK) return Error{Error::Kind::usage, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    if (code != SQLITE_OK)
+        return Error{Error::Kind::usage, "cannot open " + path + ": " + sqlite3_errstr(code), database_hint(opened)};
     sqlite3_busy_timeout(opened, busy_timeout_ms);
     return database;
 }

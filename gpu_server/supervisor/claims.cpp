@@ -285,15 +285,17 @@ void Claims::release(const Caller& caller, const std::string& why) {
     gpus_.give_back(kept);
 }
 
-void Claims::end_revoked(const std::function<bool(const std::string&)>& known) {
+void Claims::end_revoked(const IsStillOf& is_still_of) {
     const std::string why = "its key is not enrolled any more";
-    auto revoked = [&](const std::string& key) { return !key.empty() && !known(key); };
+    auto revoked = [&](auto& whose) {
+        return !whose.public_key.empty() && !is_still_of(whose.public_key, whose.account, whose.machine);
+    };
     for (auto& one : waiting_)
-        if (!one.over && revoked(one.caller.public_key)) give_up(one, {Error::Kind::auth, why});
+        if (!one.over && revoked(one.caller)) give_up(one, {Error::Kind::auth, why});
     remove_over();
     std::vector<Claim*> ended;
     for (auto& claim : claims_)
-        if (!claim->ending && revoked(claim->public_key)) ended.push_back(claim.get());
+        if (!claim->ending && revoked(*claim)) ended.push_back(claim.get());
     for (auto* claim : ended) end(*claim, why);
 }
 

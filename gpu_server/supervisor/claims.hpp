@@ -161,8 +161,10 @@ public:
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
     void release(const Caller& caller, const std::string& why);
-    // Ends the claims of keys that are not known any more, and refuses what they wait for.
-    void end_revoked(const std::function<bool(const std::string& public_key)>& known);
+    // Ends the claims of keys that are not whose they were, and refuses what they wait for.
+    using IsStillOf =
+        std::function<bool(const std::string& public_key, const std::string& account, const std::string& machine)>;
+    void end_revoked(const IsStillOf& is_still_of);
     // Ends the largest session of every claim whose workers hold more of the host's memory than `bytes_max` for each of its
     // GPUs. `bytes_of`: a worker's.
     void end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max);

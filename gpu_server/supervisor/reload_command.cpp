@@ -34,8 +34,11 @@ struct SeenServer {
 // Kind usage: there is none. Another: it does not answer at the moment, since it is just being replaced.
 Result<SeenServer> ask_server(const StateFolder& folder) try {
     auto text = watch::ask_watch(folder.path(), "/api/now");
-    if (!text && !folder.lock()) return Error{Error::Kind::internal, text.error().what};
-    if (!text) return text.error();
+    if (!text) {
+        auto lock = folder.lock();  // which cannot be looked at where the disk is read-only
+        const bool is_held = !lock && lock.error().kind == Error::Kind::usage;
+        return Error{is_held ? Error::Kind::internal : Error::Kind::usage, text.error().what, text.error().hint};
+    }
     auto now = json::parse(*text);
     auto& node = now.at("nodes").at(0);
     if (!node.contains("reloads"))

@@ -125,10 +125,12 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         auto limits = options_.limits(caller.account);
         if (beyond_limit(caller, limits, wish.count)) {
             if (waits_since && wish.count <= *limits.gpus_max) return false;
-            return refuse({Error::Kind::usage,
-                           caller.user() + " may use " + limits.gpus_in_words() + ", uses " +
-                               std::to_string(held(caller)) + " and asks for " + std::to_string(wish.count),
-                           "end other programs of yours first; the limit is the pool's operator's"});
+            return refuse(
+                {Error::Kind::usage,
+                 caller.user() + " may use " + limits.gpus_in_words() + ", uses " + std::to_string(held(caller)) +
+                     " and asks for " + std::to_string(wish.count),
+                 std::string(wish.count > *limits.gpus_max ? "ask for fewer" : "end other programs of yours first") +
+                     "; the limit is the pool's operator's"});
         }
         auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
         if (available < wish.count + ahead_[wish.gpu]) {

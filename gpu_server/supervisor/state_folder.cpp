@@ -2,6 +2,7 @@
 #include "gpu_server/supervisor/state_folder.hpp"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,10 +42,20 @@ static fs::path folder_of(const std::string& path) {
     return fs::absolute(path.empty() ? state_dir() / "server" : fs::path(path), error);
 }
 
+// Most often somebody has forgotten to be the server's user: then nothing that is there may seem to be missing.
+static Error not_allowed(const fs::path& folder, const struct stat* status) {
+    const auto* owner = status ? getpwuid(status->st_uid) : nullptr;
+    const std::string name = owner ? owner->pw_name : "";
+    return {
+        Error::Kind::usage, "this user may not look into " + folder.string(),
+        name.empty() ? "run this as the server's user, or as root" : "it is " + name + "'s: sudo -u " + name + " …"};
+}
+
 Result<StateFolder> StateFolder::find(const std::string& path) {
     std::error_code error;
     auto folder = folder_of(path);
     if (fs::is_directory(folder, error)) return open(path);
+    if (error == std::errc::permission_denied) return not_allowed(folder, nullptr);
     return Error{Error::Kind::usage, "there is no server's folder at " + folder.string(),
                  "give the one that `serve` was given: --state DIR"};
 }
@@ -60,6 +71,7 @@ Result<StateFolder> StateFolder::open(const std::string& path) {
     if ((status.st_mode & 077) != 0)
         return Error{Error::Kind::usage, folder.string() + " holds secret keys, but others may enter it",
                      "chmod 700 " + folder.string()};
+    if (access(folder.c_str(), R_OK | X_OK) != 0 && errno == EACCES) return not_allowed(folder, &status);
     return StateFolder(folder);
 }
 
@@ -149,6 +161,15 @@ std::string StateFolder::last_address() const {
 bool StateFolder::last_was_plain() const {
     const auto line = read_line(path_ / "address");
     return line && line->ends_with(" plain");
+}
+
+Result<> StateFolder::try_writing() const {
+    const fs::path file = path_ / "tried";
+    auto written = write_line(file, "may be removed");
+    std::error_code error;
+    fs::remove(file, error);
+    fs::remove(file.string() + ".new", error);
+    return written;
 }
 
 Result<> StateFolder::save_address(const std::string& address, bool plain) const {

@@ -63,6 +63,8 @@ public:
     // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held, and still
     // is after `patience`.
     Result<UniqueFd> lock(std::chrono::milliseconds patience = {}) const;
+    // Writes something there, and takes it away: whether its disk has room, and may be written.
+    Result<> try_writing() const;
 
 private:
     explicit StateFolder(std::filesystem::path path) : path_(std::move(path)) {}

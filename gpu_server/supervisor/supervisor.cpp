@@ -57,11 +57,14 @@ UserLimits limits_of(Store& store, const std::string& account) {
     return limits ? *limits : UserLimits{};
 }
 
-// A store in trouble revokes nothing.
+// A store in trouble revokes nothing. A key that was taken away may be somebody else's by now: a removed user's friend enrolls it
+// within milliseconds. An account's own key has what it has for machines that it names as it likes.
 void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
-    claims.end_revoked([&](const std::string& key) {
+    claims.end_revoked([&](const std::string& key, const std::string& account, const std::string& machine) {
         auto owner = store.find_key(key);
-        return !owner || *owner;
+        if (!owner) return true;
+        return *owner && (*owner)->account == account &&
+               ((*owner)->role == Owner::Role::account || (*owner)->machine == machine);
     });
     loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
 }
@@ -455,6 +458,7 @@ Result<> can_take_over(const ServeOptions& options) {
     auto folder = StateFolder::find(options.state);
     if (!folder) return folder.error();
     if (auto keys = folder->kept_server_keys(); !keys) return keys.error();
+    if (auto tried = folder->try_writing(); !tried) return tried;
     return check_sqlite_ledger(folder->database());
 }
 

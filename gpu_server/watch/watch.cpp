@@ -117,9 +117,8 @@ std::string watch_socket(const std::string& folder) {
 Result<std::string> ask_watch(const std::string& folder, const std::string& path) {
     auto answer = ask_locally(watch_socket(folder), path);
     if (answer) return answer;
-    return Error{
-        Error::Kind::usage, "no server runs on " + folder + ": " + answer.error().what,
-        "give the folder that `serve` was given: --state DIR; a server of before `status` has to be restarted"};
+    return Error{Error::Kind::usage, "no server runs on " + folder + ": " + answer.error().what,
+                 "start it, or give the folder that `serve` was given: --state DIR"};
 }
 
 Result<pid_t> server_process(const std::string& folder) {

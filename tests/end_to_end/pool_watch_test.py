@@ -354,7 +354,8 @@ class PoolWatch(unittest.TestCase):
         self.assertIn("2 h100", checks[0]["what"])
         for line, wanted in (("emulat = \"x\"", r"there is no setting 'emulat'\nhint: did you mean 'emulate'"),
                              ("linger-ms = \"soon\"", "linger-ms"), ("plain = 7", "true or false"),
-                             ("driver = \"/x\"", "exclude each other"), ("[serve]\nx = 1", "no sections")):
+                             ("driver = \"/x\"", "exclude each other"), ("[serve]\nx = 1", "no sections"),
+                             ("listen tcp://127.0.0.1:0", "there is no setting 'listen tcp://127.0.0.1:0'")):
             file.write_text(emulating + line + "\n")
             self.assertRegex(self.operator("check", "--config", file, expect=2),
                              rf"server.conf, line {len(emulating.splitlines()) + 1}: .*(\n.*)*{wanted}" if "sections" not in wanted

@@ -1,4 +1,5 @@
 // Who may do what: keys, roles, and what strangers get, which is nothing.
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 
@@ -129,11 +131,28 @@ TEST_CASE("who is locked out loses its machines' keys and what they run", "[serv
     auto command = std::vector<std::string>{"user", how, "bob", "--state", server.folder->path + "/state"};
     if (how == "add") command.push_back("--replace");
     REQUIRE(run_server_command(command).code == 0);
+    timeval patience{20, 0};
+    REQUIRE(setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
     char byte;
     CHECK(::read(connection.get(), &byte, 1) <= 0);                               // its worker has ended
     CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(10));  // 2 s promised, on an idle machine
     REQUIRE(server.wait_for_log("its key is not enrolled any more"));
     CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
+}
+
+TEST_CASE("a removed user's machine is locked out, though its key is another user's before anybody has looked",
+          "[server]") {
+    Server server({"--emulate", "h100"});
+    auto bob = enroll(server, "bob"), eve = enroll(server, "eve");
+    auto keys = enroll_machine(*client_of(server, bob), bob, "trainer");
+    auto answer = ask(*client_of(server, keys), session_request());
+    REQUIRE(answer.contains("session"));
+    auto connection = connect_to(answer["endpoint"]);
+    auto store = open_sqlite_store(server.folder->path + "/state/pool.db");
+    REQUIRE(store);
+    REQUIRE((*store)->remove_account("bob"));
+    REQUIRE((*store)->put_machine("eve", "trainer", keys.own.public_key));
+    REQUIRE(server.wait_for_log("its key is not enrolled any more"));
 }
 
 TEST_CASE("many strangers write few lines to the log", "[server]") {

@@ -1,6 +1,9 @@
 // The operator's commands with what nobody should give them, and two at once.
+#include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +14,7 @@
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 
@@ -33,6 +37,36 @@ public:
 bool says(const std::string& text, const std::string& what) {
     return text.find(what) != std::string::npos;
 }
+
+// A file system of its own at a folder, where we may make one.
+class SmallDisk {
+public:
+    explicit SmallDisk(const std::string& path)
+        : path_(path),
+          is_there_(mkdir(path.c_str(), 0700) == 0 &&
+                    mount("tmpfs", path.c_str(), "tmpfs", 0, "size=4m,mode=0700") == 0) {}
+    ~SmallDisk() {
+        while (is_there_ && umount2(path_.c_str(), MNT_DETACH) == 0) {
+        }
+    }
+    bool is_there() const { return is_there_; }
+    bool fill() const {
+        UniqueFd file(open((path_ + "/others").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        const std::string block(4096, 'x');
+        while (write(file.get(), block.data(), block.size()) > 0) {
+        }
+        return file && errno == ENOSPC;
+    }
+    // For files that are opened from now on.
+    bool make_read_only() const {
+        return mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+               mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0;
+    }
+
+private:
+    const std::string path_;
+    const bool is_there_;
+};
 
 std::string content_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -271,4 +305,59 @@ TEST_CASE("a server whose folder is taken from under it keeps its key, and is no
     uint64_t bytes = 0;  // the program goes on
     REQUIRE(send(connection.get(), "m", 1, 0) == 1);
     REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+}
+
+TEST_CASE("a server whose disk takes nothing any more is not replaced, and its programs go on", "[odd]") {
+    auto folder = std::make_shared<Folder>();
+    SmallDisk disk(folder->path + "/state");
+    if (!disk.is_there()) return;  // nobody else than root can make one
+    Server server({"--emulate", "h100"}, {}, folder);
+    auto program = client_of(server, enroll(server, "alice"));
+    auto connection = connect_to(ask(*program, session_request("trainer"))["endpoint"]);
+    std::string why;
+    SECTION("it is full") {
+        REQUIRE(disk.fill());
+        why = "No space left on device";
+    }
+    SECTION("it is read-only") {
+        REQUIRE(disk.make_read_only());
+        why = "Read-only file system";
+    }
+    auto refused = run_server_command({"reload", "--state", folder->path + "/state"});
+    CHECK(refused.code == 1);
+    CHECK(says(refused.err, "it cannot take over: "));
+    CHECK(says(refused.err, why));
+    uint64_t bytes = 0;  // the program goes on
+    REQUIRE(send(connection.get(), "m", 1, 0) == 1);
+    REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+}
+
+TEST_CASE("who may not look into a server's folder is told so, not that nothing is there", "[odd]") {
+    Folder folder;
+    const auto state = folder.path + "/state";
+    REQUIRE(mkdir(state.c_str(), 0700) == 0);
+    const bool behind_another = GENERATE(false, true);
+    CAPTURE(behind_another);
+    REQUIRE(chmod(folder.path.c_str(), behind_another ? 0 : 0755) == 0);
+    if (!behind_another) REQUIRE(chmod(state.c_str(), 0) == 0);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {  // root may look everywhere
+        if (geteuid() == 0 && setresuid(4242, 4242, 4242) != 0) _exit(1);
+        auto found = tnr::server::StateFolder::find(state);
+        const std::string told = found ? "it was found" : found.error().what + found.error().hint;
+        _exit(write(ends[1], told.data(), told.size()) < 0);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+    char told[4096];
+    const auto size = read(ends[0], told, sizeof told);
+    close(ends[0]);
+    close(ends[1]);
+    chmod(folder.path.c_str(), 0700);
+    chmod(state.c_str(), 0700);
+    REQUIRE(size > 0);
+    CHECK(says(std::string(told, static_cast<size_t>(size)), "this user may not look into " + state));
 }

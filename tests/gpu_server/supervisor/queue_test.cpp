@@ -239,7 +239,11 @@ TEST_CASE("a user's limit holds over all his machines, and holds up nobody else"
     CHECK(limit({"alice", "--weight", "0"}).code == 2);
     auto client = client_of(server, alice);
     REQUIRE(ask(*client, session_request("a0")).contains("session"));
-    CHECK(told(ask(*client, session_request("a1"))) == "alice may use 1 GPU at once, uses 1 and asks for 1");
+    auto one_more = ask(*client, session_request("a1"));
+    CHECK(told(one_more) == "alice may use 1 GPU at once, uses 1 and asks for 1");
+    CHECK(one_more["error"]["hint"] == "end other programs of yours first; the limit is the pool's operator's");
+    CHECK(ask(*client, session_request("a1", "h100", 2))["error"]["hint"] ==
+          "ask for fewer; the limit is the pool's operator's");
     CHECK(told(ask(*client, waiting_request("a1", "n", 60, 2))) ==
           "alice may use 1 GPU at once, uses 1 and asks for 2");
     Waiter waits(server, waiting_request("a1", "n"), alice);
