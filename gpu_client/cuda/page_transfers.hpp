@@ -2,7 +2,8 @@
 // the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
-#include <chrono>
+#include <compare>
+#include <vector>
 
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/shared_range.hpp"
@@ -25,14 +26,15 @@ bool wait_for(const Work& work);
 CUresult open_transfers(Context& context, uint64_t& stream);
 struct Transfers {
     uint64_t context = 0, stream = 0;  // handles
-    bool operator==(const Transfers&) const = default;
+    auto operator<=>(const Transfers&) const = default;
 };
 // What is sent after this sees the bytes, in whatever stream.
 void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes);
 // Blocks until the bytes have been written from `to` on.
 bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to);
 // Blocks until the GPU has what was given after a function that a stream waits for. It may take too long: then it tells.
-void finish_for_stream(const Transfers& by);
+// `used`: what has moved it, in any order; each is waited for once.
+void finish_for_stream(std::vector<Transfers> used);
 // The same for pages, as far as they belong to the range. The program cannot write to them.
 void give_pages(const SharedRange& range, PageRun run);
 bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to);
