@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <tuple>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/client_session.hpp"
@@ -168,7 +169,10 @@ static bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout
 }
 
 void finish_for_stream(std::vector<Transfers> used) {
-    std::sort(used.begin(), used.end());
+    auto before = [](const Transfers& a, const Transfers& b) {
+        return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
+    };
+    std::sort(used.begin(), used.end(), before);
     used.erase(std::unique(used.begin(), used.end()), used.end());
     for (auto& by : used) {
         if (finish_giving(by, giving_timeout)) continue;

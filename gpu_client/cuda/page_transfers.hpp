@@ -2,7 +2,6 @@
 // the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
-#include <compare>
 #include <vector>
 
 #include "gpu_client/cuda/objects.hpp"
@@ -26,7 +25,7 @@ bool wait_for(const Work& work);
 CUresult open_transfers(Context& context, uint64_t& stream);
 struct Transfers {
     uint64_t context = 0, stream = 0;  // handles
-    auto operator<=>(const Transfers&) const = default;
+    bool operator==(const Transfers&) const = default;
 };
 // What is sent after this sees the bytes, in whatever stream.
 void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes);
