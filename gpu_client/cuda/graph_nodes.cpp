@@ -32,6 +32,27 @@ bool plain_cuGraphAddMemsetNode(CUgraphNode*, CUgraph graph, const CUgraphNode* 
            is_plain({nullptr, graph, dependencies, count});
 }
 
+// The worker's memory goes on where an allocation ends, so its driver would not mind. What cannot be a fill is left to it.
+static CUresult check_filled(const CUDA_MEMSET_NODE_PARAMS& fill) {
+    uint64_t row = 0, rows = 0, bytes = 0;
+    bool finite = !__builtin_mul_overflow(uint64_t{fill.width}, uint64_t{fill.elementSize}, &row) && fill.height != 0 &&
+                  !__builtin_mul_overflow(fill.height > 1 ? uint64_t{fill.pitch} : 0, fill.height - 1, &rows) &&
+                  !__builtin_add_overflow(row, rows, &bytes);
+    bool beyond = finite && device_of_address(fill.dst) && !is_allocated(fill.dst, bytes);
+    return beyond ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult check_cuGraphAddMemsetNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
+                                    const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext) {
+    return check_filled(*fill);
+}
+CUresult check_cuGraphMemsetNodeSetParams(CUgraphNode, const CUDA_MEMSET_NODE_PARAMS* fill) {
+    return check_filled(*fill);
+}
+CUresult check_cuGraphExecMemsetNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS* fill,
+                                              CUcontext) {
+    return check_filled(*fill);
+}
+
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
     size_t count = 0;
     if (auto result = cuGraphGetNodes(graph, nullptr, &count); result != CUDA_SUCCESS) return result;

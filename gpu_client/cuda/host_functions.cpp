@@ -61,8 +61,7 @@ HostFunctions& host_functions() {
 }
 
 // What a function of a graph may have changed goes into the mirrors of the copies behind it.
-void bring(const FunctionMemory& memory) {
-    std::vector<Transfers> used;
+void bring(const FunctionMemory& memory, std::vector<Transfers>& used) {
     for (auto& copy : memory.brings) {
         auto* context = contexts().find(copy->context);
         Transfers by{copy->context, 0};
@@ -73,9 +72,8 @@ void bring(const FunctionMemory& memory) {
             for (uint64_t i = 0; i < pieces; ++i)
                 give_bytes(by, *copy->mirror + offset + i * bytes, host.address + i * host.pitch, bytes);
         });
-        if (std::find(used.begin(), used.end(), by) == used.end()) used.push_back(by);
+        used.push_back(by);
     }
-    for (auto& by : used) finish_for_stream(by);
 }
 
 // One thread for all: CUDA promises streams no concurrency among their host functions.
@@ -103,10 +101,12 @@ void run_host_functions() {
         lend_edges();
         if (run) call_program_function(run);
         run = nullptr;
-        return_edges();
-        host_function_ended();
-        if (memory) bring(*memory);
+        std::vector<Transfers> used;
+        return_edges(used);
+        host_function_ended(used);
+        if (memory) bring(*memory, used);
         memory = nullptr;
+        finish_for_stream(std::move(used));
         session->send_at_once(wire::HostFunctionDone{reached.run});
         session->expect_news(-1);
         if (ours) all.end_run(reached.ticket);

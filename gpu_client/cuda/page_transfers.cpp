@@ -1,7 +1,10 @@
 // See page_transfers.hpp.
 #include "gpu_client/cuda/page_transfers.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <map>
+#include <tuple>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/client_session.hpp"
@@ -165,11 +168,18 @@ static bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout
     return session.wait_until([answered] { return answered->load(); }, timeout);
 }
 
-void finish_for_stream(const Transfers& by) {
-    if (!finish_giving(by, giving_timeout))
+void finish_for_stream(std::vector<Transfers> used) {
+    auto before = [](const Transfers& a, const Transfers& b) {
+        return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
+    };
+    std::sort(used.begin(), used.end(), before);
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    for (auto& by : used) {
+        if (finish_giving(by, giving_timeout)) continue;
         log_once(LogLevel::warning,
                  "what a function of the program has changed for its stream in managed memory, or for a graph's copies "
                  "behind it, may come too late: the GPU's worker is waiting for that stream");
+    }
 }
 
 void give_pages(const SharedRange& range, PageRun run) {

@@ -2,7 +2,7 @@
 // the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
-#include <chrono>
+#include <vector>
 
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/shared_range.hpp"
@@ -32,7 +32,8 @@ void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uin
 // Blocks until the bytes have been written from `to` on.
 bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to);
 // Blocks until the GPU has what was given after a function that a stream waits for. It may take too long: then it tells.
-void finish_for_stream(const Transfers& by);
+// `used`: what has moved it, in any order; each is waited for once.
+void finish_for_stream(std::vector<Transfers> used);
 // The same for pages, as far as they belong to the range. The program cannot write to them.
 void give_pages(const SharedRange& range, PageRun run);
 bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to);

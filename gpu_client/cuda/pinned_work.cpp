@@ -1,4 +1,5 @@
-// See pinned_work.hpp; and what generated calls do with pinned memory where cuda.calls says `|pinned`.
+// See pinned_work.hpp; and what generated calls do with pinned memory where cuda.calls says `|pinned`, and what of fills
+// is refused here.
 #include "gpu_client/cuda/pinned_work.hpp"
 
 #include <cstring>
@@ -69,14 +70,22 @@ static void fill_rows(const Fill& fill) {
     }
 }
 
+// What a driver refuses of a fill whatever memory it is for. The worker's would do so after the call, and a later call of
+// the program would have to answer for it.
+static CUresult check_fill(const Fill& fill) {
+    if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+    if (fill.width > SIZE_MAX / fill.unit || fill.address % fill.unit != 0 || fill.pitch % fill.unit != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const size_t row_bytes = fill.width * fill.unit;
+    if (fill.height == 1) return CUDA_SUCCESS;
+    bool sound = fill.pitch >= row_bytes && fill.height - 1 <= (SIZE_MAX - row_bytes) / fill.pitch;
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait) {
-    if (fill.width > SIZE_MAX / fill.unit) return CUDA_ERROR_INVALID_VALUE;
-    size_t row_bytes = fill.width * fill.unit;
-    bool sound = fill.address % fill.unit == 0 && (fill.height <= 1 || (fill.pitch >= row_bytes && fill.pitch > 0));
-    if (!sound) return CUDA_ERROR_INVALID_VALUE;
-    if (row_bytes == 0 || fill.height == 0) return CUDA_SUCCESS;
-    if (fill.pitch != 0 && fill.height - 1 > (SIZE_MAX - row_bytes) / fill.pitch) return CUDA_ERROR_INVALID_VALUE;
-    size_t bytes = extent(row_bytes, fill.height, fill.pitch);
+    if (auto result = check_fill(fill); result != CUDA_SUCCESS) return result;
+    if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+    const size_t bytes = extent(fill.width * fill.unit, fill.height, fill.pitch);
     const void* start = written_at(fill.address);
     PinnedRange range;
     if (!find_pinned(start, bytes, range)) return CUDA_ERROR_INVALID_VALUE;
@@ -98,6 +107,27 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
         for (uint64_t row = 0; row < from.rows; ++row)
             std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
     });
+}
+
+CUresult check_cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsigned char, size_t width, size_t height) {
+    return check_fill({address, 0, 1, width, height, pitch});
+}
+CUresult check_cuMemsetD2D16_v2(CUdeviceptr address, size_t pitch, unsigned short, size_t width, size_t height) {
+    return check_fill({address, 0, 2, width, height, pitch});
+}
+CUresult check_cuMemsetD2D32_v2(CUdeviceptr address, size_t pitch, unsigned, size_t width, size_t height) {
+    return check_fill({address, 0, 4, width, height, pitch});
+}
+CUresult check_cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char, size_t width, size_t height,
+                                 CUstream) {
+    return check_fill({address, 0, 1, width, height, pitch});
+}
+CUresult check_cuMemsetD2D16Async(CUdeviceptr address, size_t pitch, unsigned short, size_t width, size_t height,
+                                  CUstream) {
+    return check_fill({address, 0, 2, width, height, pitch});
+}
+CUresult check_cuMemsetD2D32Async(CUdeviceptr address, size_t pitch, unsigned, size_t width, size_t height, CUstream) {
+    return check_fill({address, 0, 4, width, height, pitch});
 }
 
 CUresult pinned_cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count) {

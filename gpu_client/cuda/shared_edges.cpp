@@ -90,11 +90,11 @@ void lend_edges() {
     fetch_edges(0);  // of no turn it is known that it is complete
 }
 
-void return_edges() {
+void return_edges(std::vector<Transfers>& used) {
     if (shared_edges == 0) return;
     TakenTurn turn(edges().turn);
     for (auto& edge : edges().all)
-        if (give(edge)) finish_for_stream({edge.context, edge.transfers});
+        if (give(edge)) used.push_back({edge.context, edge.transfers});
 }
 
 }  // namespace tnr::cuda

@@ -10,6 +10,8 @@
 
 namespace tnr::cuda {
 
+struct Transfers;  // page_transfers.hpp
+
 struct SharedEdge {
     uint64_t host = 0, device = 0, bytes = 0;
     uint64_t memory = 0;                  // where the memory begins here
@@ -25,9 +27,9 @@ void remove_edges_of(uint64_t context);
 void give_edges(uint64_t turn);
 void fetch_edges(uint64_t finished);
 // For a function of the program that a stream waits for: what the GPU has changed by now comes here; and what the program has
-// changed since is with the GPU before the stream goes on.
+// changed since is given back. Whoever lets the stream go on waits for `used` before (finish_for_stream).
 void lend_edges();
-void return_edges();
+void return_edges(std::vector<Transfers>& used);
 
 extern std::atomic<size_t> shared_edges;  // how many there are
 

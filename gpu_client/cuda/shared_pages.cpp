@@ -223,10 +223,8 @@ uint64_t SharedPages::give(uint64_t stream, std::vector<Transfers>* by) {
     const uint64_t turn = ++turns_;
     stats().pages.begin_turn();
     auto changes = take_from_program(stream);
-    for (auto& change : changes) {
-        const Transfers used{change.range->context, change.range->transfers};
-        if (by && std::find(by->begin(), by->end(), used) == by->end()) by->push_back(used);
-    }
+    for (auto& change : changes)
+        if (by) by->push_back({change.range->context, change.range->transfers});
     send(changes);
     mutex_.unlock();
     return turn;
@@ -456,12 +454,10 @@ void GpuTurn::end() {
     pages().given(&work);
 }
 
-void host_function_ended() {
+void host_function_ended(std::vector<Transfers>& used) {
     if (!anything_shared() || !pages().host_function_has_touched()) return;
-    std::vector<Transfers> used;
     pages().give(SharedPages::every_stream, &used);
     pages().given(nullptr);
-    for (auto& by : used) finish_for_stream(by);
 }
 
 }  // namespace tnr::cuda

@@ -12,11 +12,14 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
+
+struct Transfers;  // page_transfers.hpp
 
 // Lets the program use memory of `context`'s device, too. Fails with CUDA_ERROR_OUT_OF_MEMORY.
 CUresult share_memory(Context& context, const SharedMemory& memory);
@@ -57,7 +60,8 @@ private:
     StreamRef stream_;
 };
 
-// A function of the program has run for a stream: what it has changed must be with the GPU before the stream goes on.
-void host_function_ended();
+// A function of the program has run for a stream: what it has changed is given to the GPU. Whoever lets the stream go on
+// waits for `used` before (finish_for_stream).
+void host_function_ended(std::vector<Transfers>& used);
 
 }  // namespace tnr::cuda

@@ -160,6 +160,31 @@ TEST_CASE("a copy's, a fill's, a host function's and an event's parameters are s
     CU_CHECK(cu.cuEventQuery(second), CUDA_SUCCESS);
 }
 
+TEST_CASE("a node that fills more than what is allocated is refused", "[graph]") {
+    Gpu gpu;
+    Memory memory(1024);
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    CU_OK(cu.cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.dst = memory.address, fill.elementSize = 4, fill.width = 256, fill.height = 1;
+    CU_OK(cu.cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, gpu.context));
+    CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    auto check_refused = [&] {
+        CUgraphNode other = nullptr;
+        CU_CHECK(cu.cuGraphAddMemsetNode(&other, graph, nullptr, 0, &fill, gpu.context), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuGraphMemsetNodeSetParams(node, &fill), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuGraphExecMemsetNodeSetParams(exec, node, &fill, gpu.context), CUDA_ERROR_INVALID_VALUE);
+    };
+    fill.width = 512;  // a row that is too long
+    check_refused();
+    fill.width = 2, fill.height = 3, fill.pitch = 1024;  // rows too far apart
+    check_refused();
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(graph));
+}
+
 TEST_CASE("a fill of rows and of wide elements", "[graph]") {
     Gpu gpu;
     Stream stream;

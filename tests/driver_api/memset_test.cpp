@@ -61,6 +61,25 @@ TEST_CASE("fills that are misaligned, too long or nowhere are refused", "[memset
     CU_CHECK(cu.cuMemsetD8(memory.address, 0, 0), CUDA_SUCCESS);
 }
 
+TEST_CASE("rows that overlap or do not end are refused by the call itself, and no rows are none", "[memset]") {
+    Gpu gpu;
+    Stream stream;
+    Memory memory(4096);
+    const size_t endless = SIZE_MAX / 4 + 1;
+    CU_CHECK(cu.cuMemsetD2D8(memory.address, 15, 0, 16, 2), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D16(memory.address, 30, 0, 16, 2), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D32(memory.address, 66, 0, 16, 2), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D8(memory.address, endless, 0, 16, 5), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D32(memory.address, 0, 0, endless, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D8Async(memory.address, 15, 0, 16, 2, stream), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D16Async(memory.address, 30, 0, 16, 2, stream), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D32Async(memory.address, 66, 0, 16, 2, stream), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD2D8(memory.address, 512, 0, 16, 0), CUDA_SUCCESS);
+    CU_CHECK(cu.cuMemsetD2D32Async(memory.address, 512, 0, 16, 0, stream), CUDA_SUCCESS);
+    CU_CHECK(cu.cuMemsetD2D8(memory.address, 0, 0, 16, 1), CUDA_SUCCESS);  // the pitch of one row means nothing
+    CU_OK(cu.cuCtxSynchronize());
+}
+
 TEST_CASE("a large fill reaches its last byte", "[memset]") {
     Gpu gpu;
     const size_t bytes = (size_t{32} << 20) + 5;

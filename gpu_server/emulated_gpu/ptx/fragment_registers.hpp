@@ -1,4 +1,4 @@
-// Between a fragment's registers and its matrix, element by element.
+// Between a fragment's registers and its matrix, element by element; and the product of two such matrices.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +42,22 @@ void scatter(Warp& w, const matrix::Fragment& f, uint32_t lanes, Bits&& bits_at)
                 put(w, ref, lane, static_cast<uint32_t>(word));
         }
     }
+}
+
+// Rows of `a`, each depth long; rows of `b` and of `sums`, each of so many columns.
+struct ProductShape {
+    uint32_t rows, depth, columns;
+};
+// sums += a * b; `add(sum, left, right)` adds one product.
+template <class T, class Sum, class Add>
+void add_products(const ProductShape& shape, const T* a, const T* b, Sum* sums, Add&& add) {
+    for (uint32_t row = 0; row < shape.rows; ++row)
+        for (uint32_t k = 0; k < shape.depth; ++k) {
+            const T left = a[row * shape.depth + k];
+            const T* right = b + k * shape.columns;
+            Sum* sum = sums + row * shape.columns;
+            for (uint32_t column = 0; column < shape.columns; ++column) add(sum[column], left, right[column]);
+        }
 }
 
 }  // namespace tnr::ptx

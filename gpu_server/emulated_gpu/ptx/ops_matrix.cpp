@@ -62,20 +62,14 @@ void apply_scales(Warp& w, const Multiply& m, uint32_t lanes, double* a, double*
     }
 }
 
-// sums += a * b
-void add_products(const Multiply& m, const double* a, const double* b, double* sums) {
-    uint32_t depth = m.b.rows, columns = m.b.columns;
-    for (uint32_t row = 0; row < m.a.rows; ++row)
-        for (uint32_t k = 0; k < depth; ++k) {
-            double left = a[row * depth + k];
-            const double* right = b + k * columns;
-            double* sum = sums + row * columns;
-            if (m.d.element == Element::f64)
-                for (uint32_t column = 0; column < columns; ++column)
-                    sum[column] = std::fma(left, right[column], sum[column]);
-            else
-                for (uint32_t column = 0; column < columns; ++column) sum[column] += left * right[column];
-        }
+// Products of anything shorter than f64 are exact.
+void add_real_products(const Multiply& m, const double* a, const double* b, double* sums) {
+    const ProductShape shape{m.a.rows, m.b.rows, m.b.columns};
+    if (m.d.element == Element::f64)
+        add_products(shape, a, b, sums,
+                     [](double& sum, double left, double right) { sum = std::fma(left, right, sum); });
+    else
+        add_products(shape, a, b, sums, [](double& sum, double left, double right) { sum += left * right; });
 }
 
 void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
@@ -86,8 +80,8 @@ void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
     gather(w, m.c, lanes, sums, reader(m.c.element));
     if (m.scales.chunks) apply_scales(w, m, lanes, a, b);
     for (uint32_t part = 0; part < m.d.parts; ++part)
-        add_products(m, a + part * m.a.rows * m.b.rows, b + part * m.b.rows * m.b.columns,
-                     sums + part * m.d.rows * m.d.columns);
+        add_real_products(m, a + part * m.a.rows * m.b.rows, b + part * m.b.rows * m.b.columns,
+                          sums + part * m.d.rows * m.d.columns);
     scatter(w, m.d, lanes, [&](uint32_t place) { return matrix::bits_from(sums[place], m.d.element); });
 }
 
@@ -100,17 +94,11 @@ void multiply_whole(Warp& w, const Multiply& m, uint32_t lanes) {
     gather_left(w, m, lanes, a, reader(m.a.element));
     gather(w, m.b, lanes, b, reader(m.b.element));
     gather(w, m.c, lanes, sums, reader(Element::s32));
-    uint32_t depth = m.b.rows, columns = m.b.columns;
-    for (uint32_t row = 0; row < m.a.rows; ++row)
-        for (uint32_t k = 0; k < depth; ++k) {
-            int32_t left = a[row * depth + k];
-            int32_t* right = b + k * columns;
-            int64_t* sum = sums + row * columns;
-            for (uint32_t column = 0; column < columns; ++column)
-                sum[column] += m.arithmetic == Arithmetic::xor_popc   ? left ^ right[column]
-                               : m.arithmetic == Arithmetic::and_popc ? left & right[column]
-                                                                      : left * right[column];
-        }
+    add_products({m.a.rows, m.b.rows, m.b.columns}, a, b, sums, [&](int64_t& sum, int32_t left, int32_t right) {
+        sum += m.arithmetic == Arithmetic::xor_popc   ? left ^ right
+               : m.arithmetic == Arithmetic::and_popc ? left & right
+                                                      : left * right;
+    });
     constexpr int64_t lowest = std::numeric_limits<int32_t>::min(), highest = std::numeric_limits<int32_t>::max();
     scatter(w, m.d, lanes, [&](uint32_t place) -> uint64_t {
         int64_t sum = m.saturate ? std::clamp(sums[place], lowest, highest) : sums[place];

@@ -115,13 +115,8 @@ void multiply_warpgroup(Warp& w, const Instr& i, uint32_t lanes) {
         gather(w, m.d, lanes, sums, [&](uint64_t bits) { return number_of(bits, m.d.element); });
     else
         std::fill_n(sums, rows_of_warp * m.columns, 0.0);
-    for (uint32_t row = 0; row < rows_of_warp; ++row)
-        for (uint32_t k = 0; k < m.depth; ++k) {
-            const double left = a[row * m.depth + k];
-            const double* right = b + k * m.columns;
-            double* sum = sums + row * m.columns;
-            for (uint32_t column = 0; column < m.columns; ++column) sum[column] += left * right[column];
-        }
+    add_products({rows_of_warp, m.depth, m.columns}, a, b, sums,
+                 [](double& sum, double left, double right) { sum += left * right; });
     scatter(w, m.d, lanes, [&](uint32_t place) { return result_bits(sums[place], m); });
 }
 

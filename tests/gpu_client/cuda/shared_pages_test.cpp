@@ -344,6 +344,37 @@ TEST_CASE("registered memory shares nothing of its neighbours", "[shared]") {
     CHECK(own[1] == 'y');
 }
 
+TEST_CASE("a stream waits once for all that a function of the program has changed in pinned memory", "[shared]") {
+    Program program;
+    constexpr size_t bytes = 3 * page, count = 3;
+    std::vector<char> all(count * 5 * page, 'x');
+    auto* first = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(all.data()) + page - 1) / page * page) + 100;
+    struct Pieces {
+        char* own[count];
+        CUdeviceptr device[count];
+    } pieces{};
+    for (size_t i = 0; i < count; ++i) {
+        pieces.own[i] = first + i * 5 * page;
+        OK(cuMemHostRegister_v2(pieces.own[i], bytes, 0));
+        OK(cuMemHostGetDevicePointer_v2(&pieces.device[i], pieces.own[i], 0));
+    }
+    program.give_to_gpu();
+    auto change = [](void* data) {  // both ends, and a page between them
+        for (auto* own : static_cast<Pieces*>(data)->own) own[0] = own[page] = own[bytes - 1] = 'z';
+    };
+    auto& waits = stats().sent[tnr::wire::SynchronizeStream<>::op];
+    const uint64_t before = waits;
+    OK(cuLaunchHostFunc(nullptr, change, &pieces));
+    OK(cuCtxSynchronize());
+    CHECK(waits - before == 1);
+    for (auto device : pieces.device) {
+        std::vector<char> back(bytes);
+        OK(cuMemcpyDtoH_v2(back.data(), device, bytes));
+        CHECK(std::string{back[0], back[page], back[bytes - 1], back[1]} == "zzzx");
+    }
+    for (auto* own : pieces.own) OK(cuMemHostUnregister(own));
+}
+
 namespace {
 
 uint64_t place_of_variable(CUmodule module) {
