@@ -98,6 +98,7 @@ static CUresult ask_to_load(uint64_t number, LoadedCode& code, Context* context)
     const uint64_t bytes = code.image.size() != 0 ? code.image.size() : code.offer.total;
     RemoteCall call(wire::LoadLibrary{number, bytes, code.options.library, code.options.compiler});
     call.in_context(context);
+    call.leave_async_errors();  // what was wrong with another call would stay this code's failure
     auto result = call.send();
     wire::LoadLibrary::Reply reply;
     bool sound = call.read(reply);

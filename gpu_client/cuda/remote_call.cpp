@@ -108,8 +108,8 @@ CUresult RemoteCall::exchange() {
     mark_use();
     session_->wait(pending_);
     answer_ = wire::Reader(pending_.answer);
-    auto result =
-        pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : with_async_errors(pending_.result, context_);
+    const bool as_it_is = leaves_async_errors_ || pending_.result == CUDA_ERROR_NOT_READY;
+    auto result = as_it_is ? pending_.result : with_async_errors(pending_.result, context_);
     if (result == CUDA_SUCCESS) {
         note_completion_heard();
         tell_complete();

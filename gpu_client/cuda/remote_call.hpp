@@ -37,6 +37,8 @@ public:
     void in_context(Context* context);                            // instead of the current one; null: in none
     void use(const StreamRef& stream);                        // works in it, and in its context unless one was chosen
     void into(Destination to) { pending_.destination = to; }  // where op_bulk_down pieces go
+    // For what the program has not called: failures of its calls that nobody waited for are left to a call of its own.
+    void leave_async_errors() { leaves_async_errors_ = true; }
 
     // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
     CUresult send(zmq::message_t* bulk = nullptr);
@@ -73,7 +75,7 @@ private:
     uint16_t op_;
     wire::CallWay way_;
     CUresult refused_ = CUDA_SUCCESS;
-    bool context_chosen_ = false;
+    bool context_chosen_ = false, leaves_async_errors_ = false;
     Context* context_ = nullptr;
     Device* device_ = nullptr;  // where there is no context
     ClientSession* session_ = nullptr;
