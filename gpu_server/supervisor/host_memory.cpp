@@ -103,11 +103,16 @@ void HostMemory::look_at(const std::vector<pid_t>& workers, const std::map<pid_t
                   [&](auto& each) { return std::find(workers.begin(), workers.end(), each.first) == workers.end(); });
     const auto shared = bytes_in_fields("/proc/meminfo", {"Shmem:"});
     const auto changed = std::max(shared, shared_by_all_) - std::min(shared, shared_by_all_);
-    if (not_looked_at_.empty() && changed > memory_files_looked_at_after) {
+    const auto now = std::chrono::steady_clock::now();
+    // One worker may have taken what another has given back.
+    const bool is_time =
+        changed > memory_files_looked_at_after || now - looked_at_ > memory_files_looked_at_again_after;
+    if (not_looked_at_.empty() && is_time) {
         not_looked_at_ = workers;
         shared_by_all_ = shared;
+        looked_at_ = now;
     }
-    const auto until = std::chrono::steady_clock::now() + memory_files_looked_at_for;
+    const auto until = now + memory_files_looked_at_for;
     while (!not_looked_at_.empty() && std::chrono::steady_clock::now() < until) {
         const auto worker = not_looked_at_.back();
         auto theirs = lent.find(worker);

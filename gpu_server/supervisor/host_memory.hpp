@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -14,8 +15,9 @@ namespace tnr::server {
 //
 // The kernel counts to a process what it has mapped. What lies in its files in memory (memfd_create, its private /tmp), or
 // in memory for sharing that it has unmapped, is found by looking at each such file. That takes some milliseconds for each
-// worker, so it is done when the host's shared memory has grown or shrunk, and for some workers each time. Only root may
-// look; where the server is not, such memory is held by control groups alone.
+// worker, so it is done when the host's shared memory has grown or shrunk, and for some workers each time. What is small,
+// or another's before, is seen some seconds later. Only root may look; where the server is not, such memory is held by
+// control groups alone.
 class HostMemory {
 public:
     // These are all workers that there are, and our own descriptors of what they have lent each other (Exchange::files). Now and
@@ -25,7 +27,8 @@ public:
     uint64_t bytes_of(pid_t worker) const;
 
 private:
-    uint64_t shared_by_all_ = 0;          // of the host, when the files were last looked at
+    uint64_t shared_by_all_ = 0;  // of the host, when the files were last looked at
+    std::chrono::steady_clock::time_point looked_at_;
     std::vector<pid_t> not_looked_at_;    // since then
     std::map<pid_t, uint64_t> in_files_;  // as they were seen last
 };

@@ -136,9 +136,10 @@ inline constexpr milliseconds left_clients_looked_for_every{2'000};
 // never less than this, which is two code images of the largest size with something to spare.
 inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
 inline constexpr milliseconds host_memory_looked_at_every{500};
-// Files in memory, of which a worker may have thousands, are looked at when all of the host have changed by this much, and for
-// so long each time.
+// Files in memory, of which a worker may have thousands, are looked at when all of the host have changed by this much, or
+// have been left alone for this long; and for so long each time.
 inline constexpr uint64_t memory_files_looked_at_after = uint64_t{64} << 20;
+inline constexpr milliseconds memory_files_looked_at_again_after{5'000};
 inline constexpr milliseconds memory_files_looked_at_for{5};
 
 // A program that was killed holds its GPU memory until its worker is sure that it does not come back, and gone itself. How

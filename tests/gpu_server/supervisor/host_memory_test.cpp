@@ -9,9 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 
+#include "api_client/base/handles.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr::server;
@@ -96,6 +99,22 @@ TEST_CASE("memory that no process has mapped is its owner's", "[host-memory]") {
             for (size_t at = 0; at < length; at += step) (void)*static_cast<volatile char*>(there + at);
         }));
     }
+}
+
+TEST_CASE("a little more memory in files is seen after a while", "[host-memory]") {
+    if (geteuid() != 0) return;
+    HostMemory memory;
+    memory.look_at({getpid()}, {});
+    const auto before = memory.bytes_of(getpid());
+    const tnr::UniqueFd file(memfd_create("held", MFD_CLOEXEC));
+    constexpr size_t little = 8 << 20;
+    REQUIRE(posix_fallocate(file.get(), 0, little) == 0);
+    auto is_seen = [&] { return memory.bytes_of(getpid()) >= before + little / 2; };
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+         !is_seen() && std::chrono::steady_clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(100)))
+        memory.look_at({getpid()}, {});
+    CHECK(is_seen());
 }
 
 TEST_CASE("what another user has made is not counted, nor what is mapped counted twice", "[host-memory]") {
