@@ -18,14 +18,16 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import etcd  # noqa: E402
+import ports  # noqa: E402
 
 
 def members(count, folder):
     """Processes and the store's address. With fsync, as an operator runs it."""
-    ports = [(etcd.free_port(), etcd.free_port()) for _ in range(count)]
-    cluster = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(ports))
+    free = ports.Ports(2 * count)
+    pairs = list(zip(free.all()[:count], free.all()[count:]))
+    cluster = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(pairs))
     processes = []
-    for i, (port, peer) in enumerate(ports):
+    for i, (port, peer) in enumerate(pairs):
         with open(f"{folder}/m{i}.log", "w") as log:
             processes.append(subprocess.Popen(
                 [etcd.program(), "--name", f"m{i}", "--data-dir", f"{folder}/m{i}", "--initial-cluster", cluster,
@@ -33,7 +35,7 @@ def members(count, folder):
                  "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls",
                  f"http://127.0.0.1:{peer}"], stderr=log, stdout=log))
     time.sleep(3)
-    return processes, "etcd://" + ",".join(f"127.0.0.1:{port}" for port, _ in ports)
+    return processes, "etcd://" + ",".join(f"127.0.0.1:{port}" for port, _ in pairs)
 
 
 def main():

@@ -20,6 +20,7 @@ import urllib.error
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
 import pool_case  # noqa: E402
+import ports  # noqa: E402
 import processes  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
@@ -37,7 +38,9 @@ class PoolAway(pool_case.PoolCase):
                                    "--listen", "tcp://127.0.0.1:0", "--store", store], capture_output=True, text=True)
             self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
             return done.stdout
-        dead = f"127.0.0.1:{etcd.free_port()}"
+        unused = ports.Ports(1)
+        self.addCleanup(unused.close)
+        dead = f"127.0.0.1:{unused.first}"
         self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
         self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer \(.*\); the others do")
         self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer \(.*\)\n +→ look at the etcd")
@@ -54,8 +57,10 @@ class PoolAway(pool_case.PoolCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             return done.stdout
         operator("add", "alice", "--address", "tcp://192.0.2.1:14900")
+        unused = ports.Ports(1)
+        self.addCleanup(unused.close)
         with subprocess.Popen([BIN / "tnr-gpu-server", "serve", "--emulate", "h100", "--state", f"{self.folder}/new", "--listen",
-                               "tcp://127.0.0.1:0", "--store", f"etcd://127.0.0.1:{etcd.free_port()}"],
+                               "tcp://127.0.0.1:0", "--store", f"etcd://127.0.0.1:{unused.first}"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
             try:
                 self.assertTrue(any("does not answer" in line for line in server.stderr))  # it asks again from here on

@@ -17,6 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
 import pool_case  # noqa: E402
+import ports  # noqa: E402
 import processes  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
@@ -216,7 +217,9 @@ class PoolNodes(pool_case.PoolCase):
         """Nodes behind routers: where they listen and what clients are told are two things. IPv6 literals."""
         self.serve("a", "h100", "--listen", "tcp://[::1]:0")
         self.assertRegex(self.addresses["a"], r"^tcp://\[::1\]:\d+$")
-        port = etcd.free_port()
+        free = ports.Ports(9)
+        self.addCleanup(free.close)
+        port = free.first
         # Listens everywhere, its workers on one address; clients go through a name.
         self.serve("b", "a100", "--listen", f"tcp://0.0.0.0:{port}", "--control-address", f"tcp://localhost:{port}",
                    "--worker-bind", "127.0.0.1", "--worker-address", "localhost", "--worker-ports", f"{port + 1}-{port + 8}")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,12 +17,6 @@ START_LIMIT_S = 30
 def program():
     """Debian's package puts it into /usr/bin."""
     return shutil.which("etcd")
-
-
-def free_port(host="127.0.0.1"):
-    with socket.socket() as free:
-        free.bind((host, 0))
-        return free.getsockname()[1]
 
 
 class Etcd:
