@@ -2,6 +2,7 @@
 #include "gpu_server/supervisor/child.hpp"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,7 +38,7 @@ struct Becoming {
     char** environment;
     int control, listener, error;
     pid_t parent;
-    std::string user_map, group_map;  // "0 1000 1"
+    std::string user_map, group_map;  // "1 1000 1"
 };
 
 // fork() as the system call, which can also make namespaces. 0 in the child.
@@ -49,6 +50,18 @@ static void write_file(const char* path, std::string_view text) {
     int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC));
     syscall(SYS_write, file, text.data(), text.size());
     syscall(SYS_close, file);
+}
+
+// What its namespace lets it do exec would take from it, since it is not that one's user 0: that one may write every file below
+// /proc/self, how readily it is ended for want of memory among them.
+static void keep_rights_over_exec() {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct rights[2]{};
+    syscall(SYS_capget, &header, rights);
+    for (auto& half : rights) half.inheritable = half.permitted;
+    syscall(SYS_capset, &header, rights);
+    for (int capability = 0; capability <= CAP_LAST_CAP; ++capability)
+        syscall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0);
 }
 
 // In the child, which libc and sanitizers do not know of: nothing but system calls. Descriptors first go above where they
@@ -64,6 +77,7 @@ static void write_file(const char* path, std::string_view text) {
         write_file("/proc/self/setgroups", "deny");
         write_file("/proc/self/uid_map", plan.user_map);
         write_file("/proc/self/gid_map", plan.group_map);
+        keep_rights_over_exec();
     }
 
     uint64_t none = 0;  // of the kernel's 64 signals
@@ -96,7 +110,7 @@ Result<Child> start_child(const ChildPlan& plan) {
     command.insert(command.end(), plan.arguments.begin(), plan.arguments.end());
     auto arguments = pointers(command);
     auto environment = pointers(plan.environment);
-    auto alone = [](auto id) { return "0 " + std::to_string(id) + " 1"; };
+    auto alone = [](auto id) { return "1 " + std::to_string(id) + " 1"; };
     const Becoming becoming{plan.program.c_str(), arguments.data(), environment.data(), theirs.get(),    plan.listen_fd,
                             plan.error_fd,        getpid(),         alone(geteuid()),   alone(getegid())};
     // Who is not root (or root of a container, who may less) gets them only in a user namespace of its own.

@@ -17,8 +17,22 @@ WorkerPorts::WorkerPorts(std::string host, PortRange range) : host_(std::move(ho
     std::rotate(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(begin), free_.end());
 }
 
+// Of the kernel's choice, and yet by number: a socket that was bound so keeps its port whatever is done to it, where a worker
+// could take one that the kernel chose to another port of the host (by shutdown() and bind()).
+static Result<UniqueFd> bind_anywhere(const std::string& host, Endpoint& endpoint) {
+    constexpr int tries_max = 16;  // somebody may take the port in between
+    for (int tried = 1;; ++tried) {
+        auto chosen = bind_to(host, 0, endpoint);
+        if (!chosen) return chosen;
+        const int port = endpoint.port;
+        chosen->reset();
+        auto socket = bind_to(host, port, endpoint);
+        if (socket || tried == tries_max) return socket;
+    }
+}
+
 Result<UniqueFd> WorkerPorts::take(Endpoint& endpoint) {
-    if (range_.first == 0) return bind_to(host_, 0, endpoint);
+    if (range_.first == 0) return bind_anywhere(host_, endpoint);
     for (size_t tried = 0, all = free_.size(); tried < all; ++tried) {
         int port = free_.front();
         free_.pop_front();

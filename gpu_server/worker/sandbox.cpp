@@ -151,10 +151,25 @@ private:
     // it would take a number, but then hide processes from the whole host. The root of a user namespace may not mount
     // /proc, and sees all.
     bool show_processes() {
+        auto processes = inside("/proc");
         std::error_code error;
-        fs::create_directories(inside("/proc"), error);
-        constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
-        return mount("proc", inside("/proc").c_str(), "proc", flags, "hidepid=invisible") == 0 || show("/proc", true);
+        fs::create_directories(processes, error);
+        constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+        const bool ours = mount("proc", processes.c_str(), "proc", flags, "hidepid=invisible") == 0;
+        if (ours ? !restrict(processes, true) : !show("/proc", true)) return false;
+        return name_threads(processes);
+    }
+
+    // Of /proc we may write what is our own process's. NVIDIA's driver names its threads there (/proc/self/task/N/comm), and
+    // where it cannot, its cuInit fails with CUDA_ERROR_OPERATING_SYSTEM.
+    static bool name_threads(const std::string& processes) {
+        std::error_code error;
+        auto self = fs::read_symlink(processes + "/self", error);
+        if (error) return true;  // another's numbers: nothing there is us
+        auto own = processes + "/" + self.string();
+        constexpr unsigned long writable = MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+        return mount(own.c_str(), own.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+               mount(nullptr, own.c_str(), nullptr, writable, nullptr) == 0;
     }
 
     bool make_tmp() {
@@ -362,8 +377,8 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     setenv("HOME", "/tmp", 1);                             // where the driver may keep what it compiles,
     setenv("CUDA_CACHE_MAXSIZE", cache_bytes.c_str(), 0);  // and how much: its own default is more than there is room
 
-    if (auto filtered = filter_system_calls({.local_sockets = offline}); !filtered)
-        miss(missing, "a system call filter");
+    forbid_tcp_ends();
+    if (auto filtered = filter_system_calls(options.control_socket); !filtered) miss(missing, "a system call filter");
     if (getpid() != 1) missing += std::string(missing.empty() ? "" : "; ") + "process ids of its own";
     if (!missing.empty()) log(LogLevel::warning, "the worker's sandbox lacks: " + missing);
     return Ok{};

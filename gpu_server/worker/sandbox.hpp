@@ -25,6 +25,8 @@ struct SandboxOptions {
     std::vector<std::string> writable;
     // Below /dev, beside null, zero, full, random and urandom. Those that do not exist are skipped.
     std::vector<std::string> devices;
+    // The socket to the supervisor, which cannot be closed or replaced afterwards; -1: there is none.
+    int control_socket = -1;
 };
 
 // The devices of the NVIDIA driver that a process needs to use the GPUs numbered `minors` (N of /dev/nvidiaN); of all GPUs

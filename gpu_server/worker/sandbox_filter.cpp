@@ -21,6 +21,8 @@
 #include <cstring>
 #include <vector>
 
+#include "api_client/base/handles.hpp"
+
 namespace tnr::worker {
 namespace {
 
@@ -46,7 +48,7 @@ constexpr long denied[] = {
     SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setfsuid, SYS_setfsgid,
     SYS_setgroups,
     // a TCP connection that was accepted belongs to the host's network: disconnected, it could connect anywhere
-    SYS_connect, SYS_bind, SYS_listen,
+    SYS_connect,
     // mounts and roots
     SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_move_mount, SYS_open_tree, SYS_fsopen, SYS_fsconfig,
     SYS_fsmount, SYS_fspick, SYS_mount_setattr, SYS_open_by_handle_at, SYS_name_to_handle_at,
@@ -96,6 +98,19 @@ public:
         add(BPF_JMP | BPF_JEQ | BPF_K, other, 1, 0);
         refuse(error);
     }
+    void refuse_if_argument_is_at_most(int index, uint32_t value, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JGT | BPF_K, value, 1, 0);
+        refuse(error);
+    }
+    // Both halves: an address may have a low one of zeros.
+    void refuse_unless_null(int index, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2);
+        load_argument(index, sizeof(uint32_t));
+        add(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+        refuse(error);
+    }
     void refuse_if_argument_has(int index, uint32_t bits, int error) {
         load_argument(index);
         add(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
@@ -133,16 +148,16 @@ private:
     void load_number() {
         add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
     }
-    // The low half: all arguments we look at are ints or flags below 2^32.
-    void load_argument(int index) {
-        add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * index));
+    // The low half: all arguments we look at but one are ints or flags below 2^32.
+    void load_argument(int index, uint32_t from = 0) {
+        add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * index) + from);
     }
     std::vector<sock_filter> code_;
 };
 
 }  // namespace
 
-Result<> filter_system_calls(const FilterOptions& options) {
+Result<> filter_system_calls(int control_socket) {
     Program program;
     program.start();
     for (long number : denied) program.deny(number);
@@ -182,21 +197,31 @@ Result<> filter_system_calls(const FilterOptions& options) {
     program.when(SYS_socket, [&] {
         // libzmq aborts on what getifaddrs() reports of this family, unless it is exactly this error.
         program.refuse_if_argument(0, AF_NETLINK, EOPNOTSUPP);
-        if (options.local_sockets)
-            program.refuse_unless_argument(0, AF_UNIX, EAFNOSUPPORT);
-        else
-            program.refuse_unless_argument(0, AF_UNSPEC, EAFNOSUPPORT);  // there is no such socket: all are refused
+        // NVIDIA's driver makes one of these and listens at it, for processes that share its memory: where it cannot, cuInit
+        // fails with CUDA_ERROR_OPERATING_SYSTEM. In a network of its own nobody is there to connect.
+        program.refuse_unless_argument(0, AF_UNIX, EAFNOSUPPORT);
     });
     // It sends nothing to itself: what is on its way through a socket is in no list, be it bytes or files in memory
-    // (host_memory.hpp). A socket that tells who sends is given a name when it does so, at which another would reach it.
+    // (host_memory.hpp). Messages go to the supervisor alone, by a descriptor that nothing else can take the place of.
     program.deny(SYS_socketpair, EAFNOSUPPORT);
+    const auto control = static_cast<uint32_t>(control_socket);
+    program.when(SYS_sendto, [&] { program.refuse_unless_null(4, EPERM); });
+    program.when(SYS_sendmsg, [&] { program.refuse_unless_argument(0, control, EPERM); });
+    program.deny(SYS_sendmmsg);
+    if (control_socket >= 0) {
+        program.when(SYS_close, [&] { program.refuse_if_argument(0, control, EPERM); });
+        program.when(SYS_close_range, [&] { program.refuse_if_argument_is_at_most(0, control, EPERM); });
+        program.when(SYS_dup3, [&] { program.refuse_if_argument(1, control, EPERM); });
+#if defined(__x86_64__)
+        program.when(SYS_dup2, [&] { program.refuse_if_argument(1, control, EPERM); });
+#endif
+    }
     program.when(SYS_setsockopt, [&] {
         for (uint32_t tells : {SO_PASSCRED, so_passpidfd}) program.refuse_if_argument(2, tells, EPERM);
     });
     // A send that connects.
     program.when(SYS_sendto, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
     program.when(SYS_sendmsg, [&] { program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM); });
-    program.when(SYS_sendmmsg, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
 
     // TIOCSTI pushes characters into a terminal's input. The others tell of the host's network, which a connection that was
     // accepted belongs to.
@@ -212,6 +237,15 @@ Result<> filter_system_calls(const FilterOptions& options) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !program.install())
         return Error{Error::Kind::internal, std::string("the kernel takes no filter: ") + std::strerror(errno)};
     return Ok{};
+}
+
+// The kernel's struct landlock_ruleset_attr and its call numbers: headers are older than what this needs.
+void forbid_tcp_ends() {
+    constexpr long create_ruleset = 444, restrict_self = 446;
+    constexpr uint64_t bind_tcp = 1, connect_tcp = 2;
+    const struct { uint64_t files = 0, network = bind_tcp | connect_tcp; } handled;
+    const UniqueFd ruleset(static_cast<int>(syscall(create_ruleset, &handled, sizeof handled, 0)));
+    if (ruleset) (void)syscall(restrict_self, ruleset.get(), 0);
 }
 
 }  // namespace tnr::worker

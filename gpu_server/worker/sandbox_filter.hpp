@@ -6,12 +6,11 @@
 
 namespace tnr::worker {
 
-struct FilterOptions {
-    // AF_UNIX sockets, which drivers use to look for their daemons. In an empty network namespace they find nobody.
-    bool local_sockets = false;
-};
+// Applies to the calling thread and to those it starts later; there is no way back. `control_socket`: the only descriptor that
+// messages (sendmsg) may be sent to; -1 is none.
+Result<> filter_system_calls(int control_socket);
 
-// Applies to the calling thread and to those it starts later; there is no way back.
-Result<> filter_system_calls(const FilterOptions& options);
+// Where the kernel can do so (Linux 6.7, Landlock): no TCP socket of the process can be bound or connected any more.
+void forbid_tcp_ends();
 
 }  // namespace tnr::worker

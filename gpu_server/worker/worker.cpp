@@ -27,8 +27,9 @@ static T& forever(T&& value) {
 }
 
 // What stays: the folder of a driver that is not where the system keeps its libraries, and that of emulated GPUs' memory.
-static SandboxOptions sandbox_for(const std::string& driver) {
+static SandboxOptions sandbox_for(const std::string& driver, int control_fd) {
     SandboxOptions options;
+    options.control_socket = control_fd;
     options.devices = given_nvidia_devices();
     std::error_code none;
     auto folder = std::filesystem::canonical(driver, none).parent_path();
@@ -37,11 +38,12 @@ static SandboxOptions sandbox_for(const std::string& driver) {
     return options;
 }
 
-static std::vector<Device>& warm_up(SupervisorLink& supervisor) {
+static std::vector<Device>& warm_up(SupervisorLink& supervisor, int control_fd) {
     auto* path = std::getenv("TNR_DRIVER");
     std::string driver_path = path ? path : "libcuda.so.1";
     end_on_signals();
-    if (auto entered = enter_sandbox(sandbox_for(driver_path)); !entered) give_up(supervisor, entered.error());
+    if (auto entered = enter_sandbox(sandbox_for(driver_path, control_fd)); !entered)
+        give_up(supervisor, entered.error());
     if (auto loaded = load_driver(driver_path); !loaded) give_up(supervisor, loaded.error());
     auto devices = warm_devices();
     if (!devices) give_up(supervisor, devices.error());
@@ -84,7 +86,7 @@ static void keep_freed_memory() {
 void run_worker(int control_fd, int listen_fd) {
     keep_freed_memory();
     auto& supervisor = *new SupervisorLink(UniqueFd(control_fd));
-    auto& devices = warm_up(supervisor);
+    auto& devices = warm_up(supervisor, control_fd);
     std::vector<DeviceDescription> descriptions;
     for (auto& device : devices) descriptions.push_back(device.description);
     supervisor.ready(descriptions);

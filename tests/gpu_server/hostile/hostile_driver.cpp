@@ -125,7 +125,9 @@ static void try_sockets() {
     int local = socket(AF_UNIX, SOCK_DGRAM, 0);
     tell("sendto a local socket", sendto(local, "x", 1, 0, reinterpret_cast<sockaddr*>(&there), size));
     tell("connect to a local socket", connect(local, reinterpret_cast<sockaddr*>(&there), size));
-    tell("bind a local socket", bind(local, reinterpret_cast<sockaddr*>(&there), size));
+    // As NVIDIA's driver does. Nobody is in the worker's network to see the name, and it sends itself nothing.
+    if (bind(local, reinterpret_cast<sockaddr*>(&there), size) != 0) tell("be as a driver is", 0);
+    tell("send to a local socket of its own", sendto(local, "x", 1, 0, reinterpret_cast<sockaddr*>(&there), size));
 }
 
 // With what does nothing where it is let do it: the test's own host is not to be harmed.

@@ -7,11 +7,17 @@
 //   vanished   GPUs are found at the start, and gone when one is to be used
 #include <cuda.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -37,7 +43,25 @@ static std::string setting(const char* name) {
     return value ? value : "-";
 }
 
+// What NVIDIA's driver (580.159.04) does in cuInit beside its devices, seen with strace: it names its threads by their files
+// and listens at a local socket. Where either fails, so does cuInit.
+static bool begins_as_real_ones_do() {
+    static bool begun = false;
+    if (begun) return true;
+    std::thread events([] { pause(); });
+    const bool named = pthread_setname_np(events.native_handle(), "cuda-EvtHandlr") == 0;
+    events.detach();
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const int length = std::snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "stand-in-uvmfd-%d", getpid());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+    const int server = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    begun = named && bind(server, reinterpret_cast<sockaddr*>(&name), size) == 0 && listen(server, 128) == 0;
+    return begun;
+}
+
 EXPORT CUresult cuInit(unsigned flags) {
+    if (!begins_as_real_ones_do()) return CUDA_ERROR_OPERATING_SYSTEM;
     std::fprintf(stderr, "stand-in: order %s, mps %s, cache %s, minors %s\n", setting("CUDA_DEVICE_ORDER").c_str(),
                  setting("CUDA_MPS_PIPE_DIRECTORY").c_str(), setting("CUDA_CACHE_PATH").c_str(),
                  setting("TNR_GPU_MINORS").c_str());

@@ -23,9 +23,11 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -34,6 +36,7 @@
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/channel.hpp"
+#include "gpu_server/supervisor/worker_ports.hpp"
 #include "gpu_server/worker/limits.hpp"
 
 using tnr::UniqueFd;
@@ -220,6 +223,35 @@ TEST_CASE("a worker sees no other process, and its threads are counted for itsel
           }) == 1);
 }
 
+// NVIDIA's driver does so at its start. /proc is read-only otherwise, also where the worker is root's.
+TEST_CASE("a worker names its threads, and writes nothing else below /proc", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    CHECK(inside({}, as_root, [] {
+              std::atomic<bool> named{false};
+              std::thread other([&] {
+                  while (!named) std::this_thread::yield();
+              });
+              const int refused = pthread_setname_np(other.native_handle(), "cuda-test");
+              named = true;
+              other.join();
+              return refused;
+          }) == 0);
+    if (geteuid() != 0 || !namespaces_work(true)) return;
+    CHECK(inside({}, as_root, [] {
+              return errno_of(open("/proc/sys/kernel/domainname", O_WRONLY)) != 0 &&
+                             errno_of(open("/proc/sysrq-trigger", O_WRONLY)) != 0
+                         ? 0
+                         : 1;
+          }) == 0);
+    CHECK(as_first_process([] {
+              if (!enter_sandbox({})) _exit(100);
+              std::thread waits([] { pause(); });
+              const int refused = pthread_setname_np(waits.native_handle(), "cuda-test");
+              _exit(refused);
+          }) == 0);
+}
+
 TEST_CASE("it cannot outlive its supervisor, and is what a host without memory ends first", "[sandbox]") {
     bool as_root = GENERATE(true, false);
     CAPTURE(as_root);
@@ -296,6 +328,90 @@ TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {
               return errno_of(ioctl(out.get(), SIOCGIFNAME, &interface));
           }) == EPERM);
     CHECK(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);  // as it could outside
+}
+
+// What a worker could do to its listener, done outside: the sandbox lets it bind, for the driver's local socket.
+TEST_CASE("a worker's listener keeps its port", "[sandbox]") {
+    sockaddr_in elsewhere{};
+    elsewhere.sin_family = AF_INET;
+    elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    tnr::server::WorkerPorts ports("127.0.0.1", {});
+    tnr::server::Endpoint endpoint;
+    auto listener = ports.take(endpoint);
+    REQUIRE(listener);
+    REQUIRE(listen(listener->get(), 4) == 0);
+    REQUIRE(shutdown(listener->get(), SHUT_RDWR) == 0);
+    CHECK(errno_of(bind(listener->get(), reinterpret_cast<sockaddr*>(&elsewhere), sizeof elsewhere)) == EINVAL);
+}
+
+TEST_CASE("where the kernel has a say in it, no TCP socket is bound or connected inside", "[sandbox]") {
+    constexpr long create_ruleset = 444, with_network = 4;  // Landlock's, and its version
+    if (syscall(create_ruleset, nullptr, 0, 1) < with_network) return;
+    sockaddr_in anywhere{};
+    anywhere.sin_family = AF_INET;
+    const UniqueFd closed(socket(AF_INET, SOCK_STREAM, 0));  // as an accepted one is, once its other end has gone
+    CHECK(inside({}, true, [&] {
+              return errno_of(bind(closed.get(), reinterpret_cast<sockaddr*>(&anywhere), sizeof anywhere));
+          }) == EACCES);
+}
+
+// NVIDIA's driver listens at a local socket. What it sends itself is in no list of what a worker holds.
+TEST_CASE("a local socket can be listened at, and reaches nobody", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    static sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::strcpy(name.sun_path + 1, "tnr-sandbox-test");
+    static auto* const where = reinterpret_cast<sockaddr*>(&name);
+    CHECK(inside({}, as_root, [] {
+              const int server = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+              return bind(server, where, sizeof name) == 0 && listen(server, 4) == 0 ? 0 : errno;
+          }) == 0);
+    CHECK(inside({}, as_root, [] {
+              const int server = socket(AF_UNIX, SOCK_SEQPACKET, 0), client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+              if (bind(server, where, sizeof name) != 0 || listen(server, 4) != 0) return 1000;
+              return errno_of(connect(client, where, sizeof name));
+          }) == EPERM);
+    const auto to_itself = [](const std::function<long(int)>& send) {
+        const int own = socket(AF_UNIX, SOCK_DGRAM, 0);
+        return bind(own, where, sizeof name) == 0 ? errno_of(send(own)) : 1000;
+    };
+    static msghdr message{};
+    message.msg_name = where;
+    message.msg_namelen = sizeof name;
+    static mmsghdr messages{message, 0};
+    CHECK(inside({}, as_root, [&] {
+              return to_itself([](int own) { return sendto(own, "x", 1, 0, where, sizeof name); });
+          }) == EPERM);
+    CHECK(inside({}, as_root, [&] { return to_itself([](int own) { return sendmsg(own, &message, 0); }); }) == EPERM);
+    CHECK(inside({}, as_root, [&] { return to_itself([](int own) { return sendmmsg(own, &messages, 1, 0); }); }) ==
+          EPERM);
+}
+
+TEST_CASE("messages go to the supervisor alone, by a descriptor that nothing takes the place of", "[sandbox]") {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    SandboxOptions options;
+    options.control_socket = ends[0];
+    const auto fails = [&](const std::function<long()>& attempt) {
+        return inside(options, true, [&] { return errno_of(attempt()); });
+    };
+    static char byte = 'x';
+    static iovec piece{&byte, 1};
+    static msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    CHECK(fails([&] { return sendmsg(ends[0], &message, 0); }) == 0);
+    CHECK(fails([&] { return sendmsg(dup(ends[0]), &message, 0); }) == EPERM);
+    CHECK(fails([&] { return close(ends[0]); }) == EPERM);
+    CHECK(fails([&] { return close_range(static_cast<unsigned>(ends[0]), ~0U, 0); }) == EPERM);
+    CHECK(fails([&] { return close_range(0, static_cast<unsigned>(ends[0]), 0); }) == EPERM);
+    CHECK(fails([&] { return close_range(static_cast<unsigned>(ends[0]) + 1, ~0U, 0); }) == 0);
+    CHECK(fails([&] { return dup2(ends[1], ends[0]); }) == EPERM);
+    CHECK(fails([&] { return dup3(ends[1], ends[0], O_CLOEXEC); }) == EPERM);
+    CHECK(fails([&] { return close(ends[1]); }) == 0);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 TEST_CASE("the filesystem is empty but for libraries, and only /tmp can be written", "[sandbox]") {
