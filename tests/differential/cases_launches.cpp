@@ -29,10 +29,6 @@ void three_ways(Outcome& o, const char* name, const Shape& s) {
     {                                        \
         name, [](Outcome& o) { __VA_ARGS__ } \
     }
-#define LAUNCH_ALONE_CASE(name, ...)                         \
-    {                                                        \
-        name, [](Outcome& o) { __VA_ARGS__ }, Setting::alone \
-    }
 #define UNSAFE_LAUNCH_CASE(name, ...)                              \
     {                                                              \
         name, [](Outcome& o) { __VA_ARGS__ }, Setting::alone, true \
@@ -103,15 +99,15 @@ void add_launch_cases(std::vector<Case>& cases) {
       LAUNCH_CASE("cuLaunch/old way", TELL(cuFuncSetBlockShape, function("nothing"), 1, 1, 1);
                   TELL(cuLaunch, function("nothing"));),
       LAUNCH_CASE("cuFuncSetBlockShape/too many threads", TELL(cuFuncSetBlockShape, function("nothing"), 2048, 1, 1);),
-      // The fault is told by what waits, and stays.
-      LAUNCH_ALONE_CASE("cuLaunchKernel/fault", CUdeviceptr nowhere = 0; unsigned v = 1; void* p[] = {&nowhere, &v};
-                        o.add(launch(function("store"), {}, p)); TELL(cuCtxSynchronize, ); TELL(cuCtxSynchronize, );
-                        CUdeviceptr m; TELL(cuMemAlloc, &m, 64); TELL(cuStreamQuery, nullptr);),
-      LAUNCH_ALONE_CASE("cuLaunchKernel/misaligned store", auto m = memory(64) + 1; unsigned v = 1;
-                        void* p[] = {&m, &v}; o.add(launch(function("store"), {}, p)); TELL(cuCtxSynchronize, );),
-      LAUNCH_ALONE_CASE("cuLaunchKernel/host address", auto m = reinterpret_cast<CUdeviceptr>(&o) & ~CUdeviceptr{15};
-                        unsigned v = 1; void* p[] = {&m, &v}; o.add(launch(function("store"), {}, p));
-                        TELL(cuCtxSynchronize, );),
+      // The fault is told by what waits, and stays: a process for each.
+      LAUNCH_CASE("cuLaunchKernel/fault", CUdeviceptr nowhere = 0; unsigned v = 1; void* p[] = {&nowhere, &v};
+                  o.add(launch(function("store"), {}, p)); TELL(cuCtxSynchronize, ); TELL(cuCtxSynchronize, );
+                  CUdeviceptr m; TELL(cuMemAlloc, &m, 64); TELL(cuStreamQuery, nullptr);),
+      LAUNCH_CASE("cuLaunchKernel/misaligned store", auto m = memory(64) + 1; unsigned v = 1; void* p[] = {&m, &v};
+                  o.add(launch(function("store"), {}, p)); TELL(cuCtxSynchronize, );),
+      LAUNCH_CASE("cuLaunchKernel/host address", auto m = reinterpret_cast<CUdeviceptr>(&o) & ~CUdeviceptr{15};
+                  unsigned v = 1; void* p[] = {&m, &v}; o.add(launch(function("store"), {}, p));
+                  TELL(cuCtxSynchronize, );),
 
       LAUNCH_CASE("cuOccupancyMaxActiveBlocksPerMultiprocessor/no thread", int n;
                   TELL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &n, function("nothing"), 0, 0);),

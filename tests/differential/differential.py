@@ -6,8 +6,8 @@
     differential.py --direct LIB        LIB in the emulated driver's place: by itself against remoted on it
     differential.py --update            writes known_differences.txt anew; a reason must then be written to what is new
 
-Cases run in order in one process until one ends it or does not end; that one is named, and the next process goes on behind
-it. Expectation: the newest record of a real driver, where there is one, else what the emulated driver answers. Every
+Cases run in order in one process until one ends it, does not end, or leaves an error that stays; the next process goes on
+behind it. Expectation: the newest record of a real driver, where there is one, else what the emulated driver answers. Every
 difference must be in known_differences.txt with a reason, and nothing else may: exit status 1 otherwise.
 """
 import argparse
@@ -123,13 +123,18 @@ def driver_version(path):
 
 
 def save_record(outcomes, path, folder):
+    """The file, and the lines of cases that are not in it: what ends a process is undefined, what cannot be prepared untold."""
     os.makedirs(folder, exist_ok=True)
     file_name = os.path.join(folder, driver_version(path) + ".txt")
+    left_out = []
     with open(file_name, "w") as file:
         for name, outcome in outcomes.items():
-            if not says_nothing(outcome) and not outcome.startswith(("ends the process", "hangs")):  # undefined
+            tells = not says_nothing(outcome) and "unprepared:" not in outcome
+            if tells and not outcome.startswith(("ends the process", "hangs")):
                 file.write(f"{name}\t{outcome}\n")
-    return file_name
+            else:
+                left_out.append(f"left out: {name}: {outcome}")
+    return file_name, left_out
 
 
 def newest_record(folder):
@@ -230,9 +235,9 @@ def main():
     if real:  # an invented handle may crash a real driver, and what it answers is nobody's promise
         cases = [case for case in cases if not case.unsafe]
     if options.record:
-        file_name = save_record(run_all(program, cases, dict(os.environ, TNR_TEST_DRIVER=options.record)), options.record,
-                                options.expected)
-        print(f"recorded: {file_name}")
+        outcomes = run_all(program, cases, dict(os.environ, TNR_TEST_DRIVER=options.record))
+        file_name, left_out = save_record(outcomes, options.record, options.expected)
+        print(*left_out, f"recorded: {file_name}", sep="\n")
         return 0
     alone, remoted = run_side(options, program, cases, options.direct)
     version, expectation = newest_record(options.expected)

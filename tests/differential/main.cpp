@@ -1,5 +1,6 @@
 // Runs cases on the libcuda that TNR_TEST_DRIVER names ("libcuda.so.1" when it is not set). differential.py starts it,
-// again behind each case that ended it.
+// again behind each case that ended it. It ends by itself behind a case that left an error which stays (a fault on the GPU):
+// every later call of the process would tell that one.
 //
 //     differential_cases --list       name, setting and "unsafe" or "safe" of each case
 //     differential_cases < NAMES      runs these; "begin NAME", then "end OUTCOME", for each, on stdout
@@ -24,20 +25,32 @@ static const char* word_of(Setting setting) {
     }
 }
 
-// Errors that a case leaves in the context are part of its outcome.
-static std::string outcome_of(const Case& one) {
+// What comes of a case, and whether the process is fit for another.
+struct Ran {
+    std::string outcome;
+    bool fit = true;
+};
+
+static Ran run(const Case& one) {
     Outcome outcome;
     try {
         if (one.setting != Setting::uninitialised) primary();
         one.run(outcome);
-        if (one.setting == Setting::uninitialised) return outcome.text;
-        if (one.setting == Setting::context) primary();
-        auto left = DO(cuCtxSynchronize, );
-        if (left != CUDA_SUCCESS && one.setting == Setting::context) outcome.add("leaves " + std::to_string(left));
     } catch (const Unprepared& error) {
         outcome.add(error.why);
     }
-    return outcome.text;
+    if (one.setting != Setting::context) return {outcome.text};
+    // Errors that it leaves in the context are part of its outcome. Told once, most are gone.
+    try {
+        primary();
+    } catch (const Unprepared& error) {
+        outcome.add(error.why);
+        return {outcome.text, false};
+    }
+    auto left = DO(cuCtxSynchronize, );
+    if (left == CUDA_SUCCESS) return {outcome.text};
+    outcome.add("leaves " + std::to_string(left));
+    return {outcome.text, DO(cuCtxSynchronize, ) == CUDA_SUCCESS};
 }
 
 static int run_named() {
@@ -51,9 +64,10 @@ static int run_named() {
         }
         std::printf("begin %s\n", name.c_str());
         std::fflush(stdout);
-        auto outcome = outcome_of(found->second);
-        std::printf("end %s\n", outcome.c_str());
+        auto ran = run(found->second);
+        std::printf("end %s\n", ran.outcome.c_str());
         std::fflush(stdout);
+        if (!ran.fit) return 0;
     }
     return 0;
 }

@@ -136,14 +136,20 @@ private:
     bool cancelled_ = false;  // read by the interpreter through atomic_ref
 };
 
-// For functions that work on any stream, of the current context or another.
+// For functions that work on any stream. One that the program has made goes by its own context, the special ones by the
+// current one.
 template <class Call>
 CUresult on_stream(CUstream handle, Call&& call) noexcept {
-    return in_context([&](Context& context) -> CUresult {
+    const auto in_current = [&](Context& context) -> CUresult {
         auto stream = context.stream(handle);
         if (!stream) return CUDA_ERROR_INVALID_HANDLE;
         if (CUresult error = stream->status()) return error;
         return call(*stream);
+    };
+    return initialized([&]() -> CUresult {
+        auto made = find<Stream>(handle);
+        if (!made) return in_context(in_current);
+        return in_own_context(made->context, [&] { return in_current(made->context); });
     });
 }
 

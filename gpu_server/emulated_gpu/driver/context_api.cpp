@@ -81,6 +81,7 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsig
 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
     return initialized([&]() -> CUresult {
+        if (!handle) return CUDA_ERROR_INVALID_VALUE;
         auto context = find<Context>(handle);
         if (!context || context->primary || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
         driver().registry.hide(context);
@@ -97,6 +98,7 @@ CUresult cuCtxDestroy(CUcontext context) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
     return initialized([&]() -> CUresult {
+        if (!handle) return CUDA_ERROR_INVALID_VALUE;
         auto context = find<Context>(handle);
         if (!context) return CUDA_ERROR_INVALID_CONTEXT;
         context_stack().push_back({context.get(), converted_from(handle)});
@@ -219,7 +221,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     constexpr size_t stack_bytes_max = 512 << 10;  // local memory of a thread: every GPU's since compute capability 3.0
     return in_context([&](Context& context) -> CUresult {
         if (limit == CU_LIMIT_STACK_SIZE && value > stack_bytes_max) return CUDA_ERROR_INVALID_VALUE;
-        if (limit < 0 || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         context.limits[limit] = value;
         return CUDA_SUCCESS;
     });
@@ -228,7 +231,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     return in_context([&](Context& context) -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
         // Of contexts that share the GPU with graphics alone, which there are none of. cublasLtCreate asks CIG_ENABLED.
         if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         *value = context.limits[limit];
@@ -290,7 +293,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
     return in_context([&](Context& context) -> CUresult {
         auto peer = find<Context>(handle);
         if (flags) return CUDA_ERROR_INVALID_VALUE;
-        if (!peer || !peer->alive() || peer.get() == &context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (!peer || !peer->alive()) return CUDA_ERROR_INVALID_CONTEXT;
         if (&peer->device == &context.device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         return context.enable_peer(*peer);
     });

@@ -104,11 +104,17 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     return box;
 }
 
+// Null is the current one.
+std::shared_ptr<Context> peer(CUcontext handle) {
+    Context* current = current_context();
+    return find<Context>(handle || !current ? handle : current->as<CUcontext>());
+}
+
 // Each side needs to be reachable from its own context only. A graph's copy has one context: so there is no such copy
 // between two devices.
 CUresult peer_line(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                    size_t bytes, bool now) {
-    auto destination = find<Context>(to_context), source = find<Context>(from_context);
+    auto destination = peer(to_context), source = peer(from_context);
     if (!destination || !source) return CUDA_ERROR_INVALID_CONTEXT;
     if (!usable(*destination, to, bytes) || !usable(*source, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     Copy copy = line(to, from, bytes);

@@ -71,8 +71,10 @@ CUresult cuDeviceGetLuid(char* luid, unsigned*, CUdevice ordinal) {
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
     return on_device(ordinal, text, [&](Device& d) -> CUresult {
-        if (length <= 0) return CUDA_ERROR_INVALID_VALUE;
-        snprintf(text, static_cast<size_t>(length), "0000:%02X:00.0", d.pci_bus);
+        char name[sizeof "0000:00:00.0"];
+        int size = snprintf(name, sizeof name, "0000:%02X:00.0", static_cast<unsigned>(d.pci_bus) & 0xff);
+        if (length <= size) return CUDA_ERROR_INVALID_VALUE;
+        std::memcpy(text, name, sizeof name);
         return CUDA_SUCCESS;
     });
 }

@@ -182,11 +182,11 @@ CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
     return on_event(start, [&](Event& from) {
         return on_event(end, [&](Event& to) -> CUresult {
-            if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
-            bool two_devices = &from.context.device != &to.context.device;
-            if (((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) || two_devices) return CUDA_ERROR_INVALID_HANDLE;
+            bool two_contexts = &from.context != &to.context;
+            if (((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) || two_contexts) return CUDA_ERROR_INVALID_HANDLE;
             auto first = from.last(), second = to.last();
             if (!first || !second) return CUDA_ERROR_INVALID_HANDLE;
+            if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
             if (!first->point.passed() || !second->point.passed()) return CUDA_ERROR_NOT_READY;
             Event::Clock::duration between(second->reached - first->reached);
             *milliseconds = std::chrono::duration<float, std::milli>(between).count();

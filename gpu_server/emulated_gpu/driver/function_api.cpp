@@ -100,10 +100,14 @@ namespace {
 
 template <class Call>
 CUresult on_function(CUfunction handle, Call&& call) {
-    return in_context([&](Context& context) -> CUresult {
-        std::shared_ptr<Function> function;
-        if (CUresult error = function_of(context, handle, function)) return error;
-        return call(*function);
+    return initialized([&]() -> CUresult {
+        if (auto known = find<Function>(handle))
+            return in_own_context(known->module()->context, [&] { return call(*known); });
+        return in_context([&](Context& context) -> CUresult {
+            std::shared_ptr<Function> function;
+            if (CUresult error = function_of(context, handle, function)) return error;
+            return call(*function);
+        });
     });
 }
 
@@ -123,24 +127,28 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 }
 
 // Preferences between shared memory and cache, and of bank width: accepted without effect.
-CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache) {
-    return on_function(handle, [](Function&) { return CUDA_SUCCESS; });
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
+    const bool known = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+    return on_function(handle, [&](Function&) { return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
     return on_function(handle, [](Function&) { return CUDA_SUCCESS; });
 }
 
+// Not for kernels.
 CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
-    return on_function(handle, [&](Function& function) -> CUresult {
-        if (!module) return CUDA_ERROR_INVALID_VALUE;
-        *module = function.module()->as<CUmodule>();
+    return initialized([&]() -> CUresult {
+        if (!module || !handle) return CUDA_ERROR_INVALID_VALUE;
+        auto function = find<Function>(handle);
+        if (!function) return CUDA_ERROR_INVALID_HANDLE;
+        *module = function->module()->as<CUmodule>();
         return CUDA_SUCCESS;
     });
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction handle) {
-    return in_context([&](Context&) {
+    return initialized([&] {
         if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
         return on_function(handle, [&](Function& function) {
             *name = function.kernel().name.c_str();

@@ -125,6 +125,12 @@ using namespace tnr::emulated;
 
 namespace {
 
+// Of another context than the current one. None at all is fine.
+bool is_foreign(const Stream& stream) {
+    const Context* current = current_context();
+    return current && current != &stream.context;
+}
+
 CUresult launch_on(Stream& stream, const LaunchRequest& request) {
     KernelLaunch launch;
     if (CUresult error = prepare_launch(stream.context, request, launch)) return error;
@@ -135,7 +141,7 @@ CUresult launch_on(Stream& stream, const LaunchRequest& request) {
 
 CUresult launch(CUstream handle, const LaunchRequest& request) {
     return on_stream(handle, [&](Stream& stream) {
-        if (&stream.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
+        if (is_foreign(stream)) return CUDA_ERROR_INVALID_HANDLE;
         return launch_on(stream, request);
     });
 }
@@ -195,7 +201,7 @@ CUresult launch_with_config(const CUlaunchConfig* config, bool per_thread_defaul
                           extra};
     CUstream handle = per_thread_default ? per_thread(config->hStream) : config->hStream;
     return on_stream(handle, [&](Stream& stream) -> CUresult {
-        if (&stream.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
+        if (is_foreign(stream)) return CUDA_ERROR_INVALID_HANDLE;
         if (CUresult error = read_attributes(*config, is_capturing(stream), request)) return error;
         if (CUresult error = launch_on(stream, request)) return error;
         if (request.updatable) std::ranges::copy(request.attributes, config->attrs);  // with the node's handle

@@ -137,7 +137,8 @@ CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handl
 
 CUresult cuLibraryGetUnifiedFunction(void** function, CUlibrary handle, const char* name) {
     return on_library(handle, [&](Library&) -> CUresult {
-        return !function || !name ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+        (void)function, (void)name;
+        return CUDA_ERROR_INVALID_VALUE;
     });
 }
 
@@ -171,7 +172,8 @@ CUresult cuKernelGetName(const char** name, CUkernel handle) {
 }
 
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* size) {
-    return in_context([&](Context&) {
+    return in_context([&](Context&) -> CUresult {
+        if (!handle) return CUDA_ERROR_INVALID_VALUE;
         return on_kernel(handle, [&](Kernel& kernel, Library& library) {
             return parameter_info(library.code->kernels()[kernel.index], index, offset, size);
         });

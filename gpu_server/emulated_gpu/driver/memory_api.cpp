@@ -80,7 +80,6 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     return in_context([&](Context& context) -> CUresult {
-        if (!free && !total) return CUDA_ERROR_INVALID_VALUE;
         if (free) *free = context.device.memory_total - context.device.memory_used;
         if (total) *total = context.device.memory_total;
         return CUDA_SUCCESS;

@@ -38,9 +38,10 @@ CUresult load(CUmodule* out, const void* image, unsigned count, CUjit_option* op
 
 template <class Call>
 CUresult on_module(CUmodule handle, Call&& call) {
-    return in_context([&](Context&) -> CUresult {
+    return initialized([&]() -> CUresult {
         auto module = find<Module>(handle);
-        return module ? call(*module) : CUDA_ERROR_INVALID_HANDLE;
+        if (!module) return CUDA_ERROR_INVALID_HANDLE;
+        return in_own_context(module->context, [&] { return call(*module); });
     });
 }
 
@@ -83,7 +84,7 @@ CUresult cuModuleUnload(CUmodule handle) {
 
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule handle, const char* name) {
     return on_module(handle, [&](Module& module) -> CUresult {
-        if (!function || !name) return CUDA_ERROR_INVALID_VALUE;
+        if (!function || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
         auto found = module.function(kernel_index(*module.code, name));
         if (!found) return CUDA_ERROR_NOT_FOUND;
         *function = found->as<CUfunction>();
@@ -112,7 +113,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* size, CUmodule handl
     return on_module(handle, [&](Module& module) -> CUresult {
         if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
         size_t index = global_index(*module.code, name);
-        if (index == module.code->globals().size()) return CUDA_ERROR_NOT_FOUND;
+        if (index == module.code->globals().size())
+            return module.function(kernel_index(*module.code, name)) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
         if (address) *address = module.global_addresses[index];
         if (size) *size = module.code->globals()[index].size;
         return CUDA_SUCCESS;

@@ -97,7 +97,7 @@ void answer_unknown(CUpointer_attribute attribute, CUdeviceptr address, void* ou
 }  // namespace
 
 CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr address) {
-    return in_context([&](Context&) -> CUresult {
+    return initialized([&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(address);
         return found ? answer(*found, attribute, address, out) : CUDA_ERROR_INVALID_VALUE;
@@ -105,7 +105,7 @@ CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdevic
 }
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** out, CUdeviceptr address) {
-    return in_context([&](Context&) -> CUresult {
+    return initialized([&]() -> CUresult {
         if (!attributes || !out || count == 0) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(address);
         for (unsigned i = 0; i < count; ++i) {

@@ -23,7 +23,8 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
 }
 
 CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
-    if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (size == 0) return *out = 0, CUDA_SUCCESS;
     if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
     if (pool.type != MemoryType::device && is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
     bool captured = false;
@@ -46,6 +47,7 @@ void release(uint64_t address, uint64_t buffer_id) {
 }
 
 CUresult free_in_order(Stream& stream, CUdeviceptr address) {
+    if (address == 0) return CUDA_SUCCESS;
     bool captured = false;
     CUresult capturing = capture_free(stream, address, captured);
     if (capturing || captured) return capturing;

@@ -34,12 +34,15 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, cuu
         *function = found.pointer;
         if (found.pointer) return CUDA_SUCCESS;
         result = found.name_exists ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-        return CUDA_ERROR_NOT_FOUND;  // cuda.h promises success here, but every driver so far has said this
+        return CUDA_SUCCESS;  // as cuda.h promises, and as 580.159 answers; drivers of CUDA 12 have said NOT_FOUND
     });
 }
 
+// Without a status, the result alone tells that there is no such function.
 CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint64_t flags) {
-    return cuGetProcAddress_v2(name, function, version, flags, nullptr);
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    CUresult result = cuGetProcAddress_v2(name, function, version, flags, &status);
+    return result == CUDA_SUCCESS && status != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
 }
 
 // The tables of NVIDIA's own runtime libraries are undocumented and belong to the client's library.

@@ -79,6 +79,14 @@ void call_program_function(Function function, Arguments... arguments) {
     in_program_function = false;
 }
 
+// For functions on an object that has a context: it goes by that one, and none need be current.
+template <class Call>
+CUresult in_own_context(Context& context, Call&& call) {
+    if (in_program_function) return CUDA_ERROR_NOT_PERMITTED;
+    if (CUresult error = status_of(context)) return error;
+    return call();
+}
+
 // For functions that also need a current context that is in working order.
 template <class Call>
 CUresult in_context(Call&& call) noexcept {
