@@ -60,10 +60,14 @@ static bool is_cooperative(const CUlaunchConfig& config, uint32_t flags) {
 }
 
 // All blocks must be on the GPU at once. The driver is asked how many fit once per shape; the answer is remembered.
-static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& config, const Device& device) {
+static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& config, const Context& context,
+                                  const Device& device) {
     int fit = 0;
     auto threads = static_cast<int>(config.blockDimX * config.blockDimY * config.blockDimZ);
+    const bool none_current = current_context_handle() == 0;  // which is fine for a launch in a stream
+    if (none_current) (void)cuCtxPushCurrent_v2(handle_of<CUcontext>(context.handle));
     auto result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&fit, function, threads, config.sharedMemBytes);
+    if (none_current) (void)cuCtxPopCurrent_v2(nullptr);
     if (result != CUDA_SUCCESS) return result;
     auto room =
         static_cast<uint64_t>(fit) * static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
@@ -95,7 +99,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
     if (auto result = check_cluster(config, *function); result != CUDA_SUCCESS) return result;
     if (is_cooperative(config, flags))
-        if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
+        if (auto result = check_cooperative(handle, config, *context, device); result != CUDA_SUCCESS) return result;
     wire::LaunchAttribute attributes[wire::launch_attributes_max];
     for (unsigned i = 0; i < config.numAttrs; ++i)
         if (auto result = make_attribute(config.attrs[i], is_captured(stream), attributes[i]); result != CUDA_SUCCESS)
