@@ -144,6 +144,8 @@ TEST_CASE("limits of a context can be read and set", "[context]") {
     CHECK(bytes >= 1 << 20);
     CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_CIG_ENABLED));  // cublasLtCreate fails where this does
     CHECK(bytes == 0);
+    CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_SHMEM_SIZE));
+    CHECK(bytes > 48 << 10);
     CU_CHECK(cu.cuCtxGetLimit(&bytes, static_cast<CUlimit>(1000)), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuCtxSetLimit(static_cast<CUlimit>(1000), 1), CUDA_ERROR_INVALID_VALUE);
 }
