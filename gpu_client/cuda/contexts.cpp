@@ -156,6 +156,7 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
 }
 
 static CUresult destroy_context(CUcontext handle) {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
     auto* context = find_context(handle);
     if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
     finish_work(*context);

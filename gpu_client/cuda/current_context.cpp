@@ -29,6 +29,7 @@ static CUresult pop(CUcontext* out) {
 }
 
 static CUresult push(CUcontext handle) {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
     if (!find_context(handle)) return CUDA_ERROR_INVALID_CONTEXT;
     thread_state().contexts.push_back(value_of(handle));
     return CUDA_SUCCESS;

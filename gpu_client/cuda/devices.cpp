@@ -284,10 +284,10 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
         if (!text || length <= 0) return CUDA_ERROR_INVALID_VALUE;
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        std::snprintf(
+        const int needed = std::snprintf(
             text, static_cast<size_t>(length), "%04x:%02x:%02x.0", device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
             device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
-        return CUDA_SUCCESS;
+        return needed < length ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 

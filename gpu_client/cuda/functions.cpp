@@ -65,6 +65,18 @@ static CUresult get_name(CUfunction handle, const char** name) {
     return CUDA_SUCCESS;
 }
 
+static CUresult get_library(CUfunction handle, uint64_t& library) {
+    auto* function = find_function(handle);
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    library = function->library;
+    return CUDA_SUCCESS;
+}
+
+// Async: a stray value would be told by a later call.
+CUresult check_cuFuncSetCacheConfig(CUfunction, CUfunc_cache config) {
+    return config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult get_parameter(Function* function, size_t index, size_t* offset, size_t* size) {
     if (!offset) return CUDA_ERROR_INVALID_VALUE;
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
@@ -100,28 +112,37 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* off
     return guarded("cuKernelGetParamInfo", [&]() -> CUresult {
         Context* context = nullptr;  // a kernel has its layout where it is loaded
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        if (!kernel) return CUDA_ERROR_INVALID_VALUE;
         return get_parameter(find_function(kernel), index, offset, size);
     });
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule* out, CUfunction handle) {
     return guarded("cuFuncGetModule", [&]() -> CUresult {
-        auto* function = find_function(handle);
-        if (!out) return CUDA_ERROR_INVALID_VALUE;
-        if (!function) return CUDA_ERROR_INVALID_HANDLE;
-        *out = handle_of<CUmodule>(function->library);
-        return CUDA_SUCCESS;
+        if (!out || !handle) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t library = 0;
+        auto result = get_library(handle, library);
+        if (result == CUDA_SUCCESS) *out = handle_of<CUmodule>(library);
+        return result;
     });
 }
 
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* out, CUkernel kernel) {
-    return cuFuncGetModule(reinterpret_cast<CUmodule*>(out), handle_of<CUfunction>(value_of(kernel)));
+    return guarded("cuKernelGetLibrary", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t library = 0;
+        auto result = get_library(handle_of<CUfunction>(value_of(kernel)), library);
+        if (result == CUDA_SUCCESS) *out = handle_of<CUlibrary>(library);
+        return result;
+    });
 }
 
 CUresult CUDAAPI cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
     return guarded("cuKernelGetFunction", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         if (!find_function(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+        Context* context = nullptr;  // whose function it is
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         *out = handle_of<CUfunction>(value_of(kernel));
         return CUDA_SUCCESS;
     });

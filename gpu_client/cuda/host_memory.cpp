@@ -254,6 +254,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
 
 CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
     return guarded("cuMemHostGetFlags", [&]() -> CUresult {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         PinnedRange range;
         if (!flags || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
         *flags = range.flags;

@@ -60,10 +60,14 @@ static bool is_cooperative(const CUlaunchConfig& config, uint32_t flags) {
 }
 
 // All blocks must be on the GPU at once. The driver is asked how many fit once per shape; the answer is remembered.
-static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& config, const Device& device) {
+static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& config, const Context& context,
+                                  const Device& device) {
     int fit = 0;
     auto threads = static_cast<int>(config.blockDimX * config.blockDimY * config.blockDimZ);
+    const bool elsewhere = current_context_handle() != context.handle;
+    if (elsewhere) (void)cuCtxPushCurrent_v2(handle_of<CUcontext>(context.handle));
     auto result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&fit, function, threads, config.sharedMemBytes);
+    if (elsewhere) (void)cuCtxPopCurrent_v2(nullptr);
     if (result != CUDA_SUCCESS) return result;
     auto room =
         static_cast<uint64_t>(fit) * static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
@@ -71,7 +75,9 @@ static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& con
     return blocks <= room ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t flags, void** list, void** extra) {
+// Of `one_of_several` devices, whichever is current.
+static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t flags, void** list, void** extra,
+                       bool one_of_several = false) {
     auto* function = find_function(handle);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     auto& kernel = *function->info.load();
@@ -81,6 +87,8 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (auto result = resolve_stream(config.hStream, stream); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    const auto current = current_context_handle();  // none is fine
+    if (current != 0 && current != context->handle && !one_of_several) return CUDA_ERROR_INVALID_HANDLE;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
 
     wire::Launch<> record{function->number,
@@ -95,7 +103,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
     if (auto result = check_cluster(config, *function); result != CUDA_SUCCESS) return result;
     if (is_cooperative(config, flags))
-        if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
+        if (auto result = check_cooperative(handle, config, *context, device); result != CUDA_SUCCESS) return result;
     wire::LaunchAttribute attributes[wire::launch_attributes_max];
     for (unsigned i = 0; i < config.numAttrs; ++i)
         if (auto result = make_attribute(config.attrs[i], is_captured(stream), attributes[i]); result != CUDA_SUCCESS)
@@ -171,7 +179,7 @@ static CUresult launch_on_devices(const CUDA_LAUNCH_PARAMS* list, unsigned count
         auto& one = list[i];
         CUlaunchConfig config{one.gridDimX,  one.gridDimY,       one.gridDimZ, one.blockDimX, one.blockDimY,
                               one.blockDimZ, one.sharedMemBytes, one.hStream,  nullptr,       0};
-        result = launch(one.function, config, wire::launch_cooperative, one.kernelParams, nullptr);
+        result = launch(one.function, config, wire::launch_cooperative, one.kernelParams, nullptr, true);
     }
     return result == CUDA_SUCCESS && !(flags & no_meeting_after) ? meet(list, count) : result;
 }

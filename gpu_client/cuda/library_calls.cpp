@@ -146,6 +146,8 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto* library = find_library(handle);
         if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        Context* context = nullptr;  // whose module it is
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) return result;
         *out = handle_of<CUmodule>(library->handle);
         return CUDA_SUCCESS;
@@ -180,8 +182,7 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibr
 
 CUresult CUDAAPI cuLibraryGetUnifiedFunction(void**, CUlibrary handle, const char* symbol) {
     return guarded("cuLibraryGetUnifiedFunction", [&]() -> CUresult {
-        if (!symbol) return CUDA_ERROR_INVALID_VALUE;
-        return find_library(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+        return symbol && !find_library(handle) ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
     });
 }
 

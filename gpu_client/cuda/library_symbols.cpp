@@ -24,8 +24,16 @@ static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, 
     return CUDA_SUCCESS;
 }
 
+// A module's is its own, current or not.
+static CUresult context_for_global(const Library& library, Context*& context) {
+    if (library.context == 0) return current_context(context);
+    context = contexts().find(library.context);
+    return usable(context);
+}
+
 // The runtime asks before it has made a context current. The first device's is then kept for good.
-static CUresult context_for_managed(Context*& context) {
+static CUresult context_for_managed(const Library& library, Context*& context) {
+    if (library.context != 0) return context_for_global(library, context);
     if (current_context_handle() != 0) return current_context(context);
     CUcontext primary = nullptr;
     if (auto result = cuDevicePrimaryCtxRetain(&primary, 0); result != CUDA_SUCCESS) return result;
@@ -56,7 +64,7 @@ static CUresult find_place(Library& library, Context& context, const char* name,
 
 CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
     Context* context = nullptr;
-    if (auto result = context_for_managed(context); result != CUDA_SUCCESS) return result;
+    if (auto result = context_for_managed(library, context); result != CUDA_SUCCESS) return result;
     if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
     auto& code = *library.code.load();
     TakenTurn turn(code.sending);
@@ -78,6 +86,7 @@ static CUresult ask_for_global(Library& library, Context& context, const char* n
                                uint64_t& bytes) {
     keep_in_place(*library.code.load());
     RemoteCall call(wire::GetGlobal<>{library.number, name});
+    call.in_context(&context);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     wire::GetGlobal<>::Reply reply;
     if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
@@ -90,7 +99,7 @@ static CUresult ask_for_global(Library& library, Context& context, const char* n
 CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
     if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (auto result = context_for_global(library, context); result != CUDA_SUCCESS) return result;
     auto& code = *library.code.load();
     auto key = std::to_string(context->number) + ' ' + name;  // a library's globals differ from context to context
     {

@@ -47,6 +47,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
     return guarded("cuMemGetAddressRange", [&]() -> CUresult {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         Allocation found;
         if (!find_allocation(address, found)) return CUDA_ERROR_NOT_FOUND;
         if (base) *base = found.address;

@@ -102,7 +102,6 @@ void tnr::cuda::driver_took_memory() {
 
 extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
     return guarded("cuMemGetInfo", [&]() -> CUresult {
-        if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         auto& memory = *find_device(context->device)->memory;
@@ -111,9 +110,10 @@ extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
             if (auto result = ask_worker(memory, context->device, answer); result != CUDA_SUCCESS) return result;
         auto usage = memory.usage();
         uint64_t driver_free = answer.free + answer.backed - std::min(answer.free + answer.backed, usage.backed);
-        *free = std::min(answer.total, driver_free + usage.free);
-        *free -= std::min(*free, unused_in_pools(context->device));
-        *total = answer.total;
+        uint64_t left = std::min(answer.total, driver_free + usage.free);
+        left -= std::min(left, unused_in_pools(context->device));
+        if (free) *free = left;
+        if (total) *total = answer.total;
         return CUDA_SUCCESS;
     });
 }

@@ -85,7 +85,7 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
     return guarded("cuModuleGetFunction", [&]() -> CUresult {
-        if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+        if (!out || !name || !*name) return CUDA_ERROR_INVALID_VALUE;
         auto* library = find_module(handle);
         if (!library) return CUDA_ERROR_INVALID_HANDLE;
         uint64_t function = 0;

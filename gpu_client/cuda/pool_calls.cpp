@@ -343,8 +343,6 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handl
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
     return guarded("cuMemAllocAsync", [&]() -> CUresult {
-        Context* current = nullptr;  // is not used: the stream's is
-        if (auto result = current_context(current); result != CUDA_SUCCESS) return result;
         StreamInContext in;
         if (auto result = find_stream(stream, in); result != CUDA_SUCCESS) return result;
         return allocate_from(chosen_pool(*find_device(in.context->device)), out, bytes, in);

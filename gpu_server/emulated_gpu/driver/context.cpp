@@ -42,6 +42,7 @@ void Context::reset_limits() {
     limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    limits[CU_LIMIT_SHMEM_SIZE] = shared_bytes_optin;
 }
 
 Context* Context::create(Device& device, unsigned flags) {

@@ -232,8 +232,8 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     return in_context([&](Context& context) -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
         if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-        // Of contexts that share the GPU with graphics alone, which there are none of. cublasLtCreate asks CIG_ENABLED.
-        if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        // Of contexts that share the GPU with graphics, which there are none of. cublasLtCreate asks CIG_ENABLED.
+        if (limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         *value = context.limits[limit];
         return CUDA_SUCCESS;
     });

@@ -37,6 +37,8 @@ CUresult read_input(CUjitInputType type, std::span<const std::byte> data, const 
                     std::string& error) {
     switch (type) {
         case CU_JIT_INPUT_PTX:
+            if (fatbin::image_kind(data) != fatbin::Image::ptx)
+                return error = name + " is no PTX", CUDA_ERROR_INVALID_IMAGE;
             units.push_back({name, {reinterpret_cast<const char*>(data.data()), data.size()}});
             return CUDA_SUCCESS;
         case CU_JIT_INPUT_FATBINARY:
