@@ -219,7 +219,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     constexpr size_t stack_bytes_max = 512 << 10;  // local memory of a thread: every GPU's since compute capability 3.0
     return in_context([&](Context& context) -> CUresult {
         if (limit == CU_LIMIT_STACK_SIZE && value > stack_bytes_max) return CUDA_ERROR_INVALID_VALUE;
-        if (limit < 0 || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         context.limits[limit] = value;
         return CUDA_SUCCESS;
     });
@@ -228,7 +229,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     return in_context([&](Context& context) -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
         // Of contexts that share the GPU with graphics alone, which there are none of. cublasLtCreate asks CIG_ENABLED.
         if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         *value = context.limits[limit];
