@@ -168,6 +168,14 @@ CUresult launch(CUfunction function, CUstream stream, Arguments... arguments) {
     return launch_shaped(function, 1, 1, 0, stream, arguments...);
 }
 
+// Runs the kernel and waits: so that it is loaded. A driver that loads code when it is first used may make a kernel's first
+// launch wait for all that is under way, and what a gate holds stays under way.
+template <class... Arguments>
+void run_once(CUfunction function, Arguments... arguments) {
+    CU_OK(launch(function, nullptr, arguments...));
+    CU_OK(cu.cuCtxSynchronize());
+}
+
 // Holds a stream: nothing put into it after the gate runs before open(). Asynchrony can so be tested without any
 // timing. Hold one gate at a time: a driver may run all host functions on one thread.
 class Gate {

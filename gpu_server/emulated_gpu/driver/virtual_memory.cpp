@@ -213,8 +213,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     return initialized([&]() -> CUresult {
-        if (flags || size == 0 || !aligned(size) || !aligned(address) || !aligned(offset))
-            return CUDA_ERROR_INVALID_VALUE;
+        if (flags || size == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!aligned(size) || !aligned(address) || !aligned(offset)) return CUDA_ERROR_NOT_SUPPORTED;
         auto physical = find<PhysicalMemory>(handle);
         auto multicast = find<Multicast>(handle);
         if (!physical && !multicast) return CUDA_ERROR_INVALID_VALUE;
