@@ -67,6 +67,7 @@ CUresult find_side(const Given& given, const Box& box, BoxSide& side) {
     }
     look_up_shared(side);
     side.pitch = given.pitch != 0 ? given.pitch : box.row_bytes + given.x;
+    if (box.rows * box.slices > 1 && side.pitch < box.row_bytes + given.x) return CUDA_ERROR_INVALID_VALUE;
     side.slice_bytes = side.pitch * (given.rows != 0 ? given.rows : box.rows + given.y);
     side.address += given.z * side.slice_bytes + given.y * side.pitch + given.x;
     return CUDA_SUCCESS;

@@ -96,8 +96,12 @@ extern "C" {
 CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
     return guarded("cuFuncGetAttribute", [&] { return get_attribute(find_function(function), attribute, value); });
 }
-CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
-    return guarded("cuKernelGetAttribute", [&] { return get_attribute(find_function(kernel), attribute, value); });
+CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device) {
+    return guarded("cuKernelGetAttribute", [&]() -> CUresult {
+        auto* function = find_function(kernel);
+        if (function && value && !find_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+        return get_attribute(function, attribute, value);
+    });
 }
 CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction function) {
     return guarded("cuFuncGetName", [&] { return get_name(function, name); });

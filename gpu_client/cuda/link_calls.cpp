@@ -143,9 +143,9 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const
 
 CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** image, size_t* size) {
     return guarded("cuLinkComplete", [&]() -> CUresult {
-        if (!image) return CUDA_ERROR_INVALID_VALUE;
         auto* link = find_link(handle);
         if (!link) return CUDA_ERROR_INVALID_HANDLE;
+        if (!image) return CUDA_ERROR_INVALID_VALUE;
         TakenTurn turn(link->turn);
         if (link->image.empty())
             if (auto result = complete_link(*link); result != CUDA_SUCCESS) return result;

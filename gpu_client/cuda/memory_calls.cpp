@@ -50,7 +50,11 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdevi
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         Allocation found;
-        if (!find_allocation(address, found)) return CUDA_ERROR_NOT_FOUND;
+        PinnedRange pinned;
+        if (find_pinned(handle_of<void*>(address), 1, pinned))  // which the GPU reaches at its own address, too
+            found.address = pinned.address, found.bytes = pinned.bytes;
+        else if (!find_allocation(address, found))
+            return CUDA_ERROR_NOT_FOUND;
         if (base) *base = found.address;
         if (size) *size = found.bytes;
         return CUDA_SUCCESS;

@@ -46,7 +46,7 @@ static CUresult best_block_size(int* grid, int* block, CUfunction function, CUoc
 // Record: PotentialClusterSize or ActiveClusters.
 template <class Record>
 static CUresult ask_about_clusters(int* answer, CUfunction handle, const CUlaunchConfig* config) {
-    if (!answer || !config || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+    if (!answer || !config || !handle || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
     auto* function = find_function(handle);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     Record record{function->number,

@@ -202,9 +202,8 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* out, CUdevice device) {
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     return guarded("cuDeviceSetMemPool", [&]() -> CUresult {
         auto* found = find_device(device);
-        if (!found) return CUDA_ERROR_INVALID_DEVICE;
         auto* pool = find_pool(handle);
-        if (!pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+        if (!found || !pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
         found->pools.chosen = value_of(handle);
         return CUDA_SUCCESS;
     });
@@ -246,11 +245,15 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
     return guarded("cuMemPoolCreate", [&]() -> CUresult {
         if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
         auto& location = properties->location;
-        if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS) return result;
+        const bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+        if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS)
+            return managed ? result : CUDA_ERROR_INVALID_VALUE;
         auto handles = static_cast<unsigned>(properties->handleTypes);
+        constexpr unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
+                                          CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC;
+        if ((handles & ~handle_types) != 0) return CUDA_ERROR_INVALID_VALUE;
         if (location.type == CU_MEM_LOCATION_TYPE_HOST && handles != 0) return CUDA_ERROR_INVALID_VALUE;
-        bool can_share =
-            location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED;
+        const bool can_share = location.type == CU_MEM_LOCATION_TYPE_DEVICE && !managed;
         const unsigned known = can_share ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
         if ((handles & ~known) != 0) return CUDA_ERROR_NOT_SUPPORTED;
         uint64_t made = create_pool_at(location, properties->allocType);

@@ -7,7 +7,7 @@
     differential.py --update            writes known_differences.txt anew; a reason must then be written to what is new
 
 Cases run in order in one process until one ends it, does not end, or leaves an error that stays; the next process goes on
-behind it. Expectation: the newest record of a real driver, where there is one, else what the emulated driver answers. Every
+behind it. Expectation: the newest record of a real driver; of cases that it lacks, what the emulated driver answers. Every
 difference must be in known_differences.txt with a reason, and nothing else may: exit status 1 otherwise.
 """
 import argparse
@@ -240,7 +240,8 @@ def main():
         print(*left_out, f"recorded: {file_name}", sep="\n")
         return 0
     alone, remoted = run_side(options, program, cases, options.direct)
-    version, expectation = newest_record(options.expected)
+    version, record = newest_record(options.expected)
+    expectation = {**alone, **record}
     sides = {"direct": alone, "remoted": remoted} if version else {"remoted": remoted}
     if options.direct or not version:
         version, expectation, sides = "the driver by itself", alone, {"remoted": remoted}

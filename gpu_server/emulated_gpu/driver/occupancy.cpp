@@ -119,6 +119,7 @@ namespace {
 // A cluster's blocks stand on one group of multiprocessors; a group here is as large as the largest cluster.
 CUresult on_cluster(const CUlaunchConfig* config, CUfunction handle, int* result,
                     int (*call)(const LaunchRequest&, const Function&, int blocks_in_group, int groups)) {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
     return on_kernel(handle, [&](Context& context, Function& function) -> CUresult {
         if (!config || !result || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
         LaunchRequest request;

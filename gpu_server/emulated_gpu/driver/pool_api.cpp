@@ -199,7 +199,6 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
     return on_pool(handle, [&](Pool& pool) -> CUresult {
         Device* device = device_of(ordinal);
-        if (!device) return CUDA_ERROR_INVALID_DEVICE;
         if (pool.type != MemoryType::device || &pool.device != device) return CUDA_ERROR_INVALID_VALUE;
         if (auto chosen = find<Pool>(handle)) set_current_pool(std::move(chosen));
         return CUDA_SUCCESS;
@@ -215,13 +214,16 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
         if (place > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
         if (!managed && properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (place == CU_MEM_LOCATION_TYPE_HOST && shared) return CUDA_ERROR_INVALID_VALUE;
+        constexpr unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
+                                          CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC;
+        if (static_cast<unsigned>(properties->handleTypes) & ~handle_types) return CUDA_ERROR_INVALID_VALUE;
         if (shared) return CUDA_ERROR_NOT_SUPPORTED;
         const bool of_node = place == CU_MEM_LOCATION_TYPE_HOST_NUMA;
         if (of_node && !tnr::is_numa_node(properties->location.id)) return CUDA_ERROR_INVALID_VALUE;
         const bool of_device = place == CU_MEM_LOCATION_TYPE_DEVICE;
         if (!of_device && !managed && place != CU_MEM_LOCATION_TYPE_HOST && !of_node) return CUDA_ERROR_INVALID_VALUE;
         Device* device = of_device ? device_of(properties->location.id) : driver().devices.front().get();
-        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        if (!device) return managed ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
         auto type = managed ? MemoryType::managed : of_device ? MemoryType::device : MemoryType::host;
         auto made = create_pool(*device, properties->maxSize, type);
         if (managed) made->access = ~uint64_t{0};
