@@ -130,7 +130,7 @@ Image fatbin_sm75_image();   // machine code for sm_75 and nothing else
 // Two units that need each other (-rdc=true), to be linked.
 std::array<Image, 2> separate_images();
 Image object_image();   // the first of them as a host's object
-Image library_image();  // the other in a library of such (ar), beside a text
+Image library_image();  // the other in a library of such (ar)
 
 // What nvcc puts in front of a fat binary in an executable, and what the runtime passes to the driver.
 struct FatbinWrapper {
