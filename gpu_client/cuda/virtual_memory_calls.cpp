@@ -157,12 +157,12 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
         {
             LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
-            if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
+            if (!physical || flags != 0 || bytes == 0 || !may_be_mapped(address, bytes))
                 return CUDA_ERROR_INVALID_VALUE;
-            auto* device = device_of_address(address);
-            const uint64_t granularity = device ? device->memory->granularity() : 1;
-            if ((address | bytes | offset) % granularity != 0) return CUDA_ERROR_NOT_SUPPORTED;
-            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+            const uint64_t granularity = device_of_address(address)->memory->granularity();
+            const bool fits = (address | bytes | offset) % granularity == 0 && offset <= physical->bytes &&
+                              bytes <= physical->bytes - offset;
+            if (!fits) return CUDA_ERROR_NOT_SUPPORTED;
             record.allocation = physical->number;
             multicast = physical->multicast;
             if (!multicast) device_of_address(address)->memory->sends().put(record);

@@ -214,17 +214,17 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
                   unsigned long long flags) {
     return initialized([&]() -> CUresult {
         if (flags || size == 0) return CUDA_ERROR_INVALID_VALUE;
-        if (!aligned(size) || !aligned(address) || !aligned(offset)) return CUDA_ERROR_NOT_SUPPORTED;
         auto physical = find<PhysicalMemory>(handle);
         auto multicast = find<Multicast>(handle);
         if (!physical && !multicast) return CUDA_ERROR_INVALID_VALUE;
         uint64_t bytes = physical ? physical->bytes : multicast->bytes();
-        if (offset > bytes || size > bytes - offset) return CUDA_ERROR_INVALID_VALUE;
-        if (multicast) multicast->wait_for_team();
+        bool fits = aligned(size) && aligned(address) && aligned(offset) && offset <= bytes && size <= bytes - offset;
+        if (multicast && fits) multicast->wait_for_team();
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
         if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
             return CUDA_ERROR_INVALID_VALUE;
+        if (!fits) return CUDA_ERROR_NOT_SUPPORTED;
         // Of a multicast object nothing is there for ordinary accesses.
         if (physical && show(*physical, offset, address, size, PROT_NONE) == MAP_FAILED)
             return CUDA_ERROR_OUT_OF_MEMORY;
