@@ -80,8 +80,6 @@ bool may_be_mapped(uint64_t address, uint64_t bytes) {
     if (after == mappings().reserved.begin()) return false;
     auto& [start, length] = *std::prev(after);
     if (address - start > length || bytes > length - (address - start)) return false;
-    const uint64_t granularity = device_of_address(address)->memory->granularity();
-    if (address % granularity != 0 || bytes % granularity != 0) return false;
     auto next = mappings().by_address.lower_bound(address);
     bool overlaps = next != mappings().by_address.end() && next->first < address + bytes;
     return !overlaps && !find_mapping(address);

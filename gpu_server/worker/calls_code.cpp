@@ -125,10 +125,11 @@ static CUresult enter_library(WorkerSession& session, uint64_t number, Library l
 // A driver that loads code when it is first used looks at a text no earlier than that (NVIDIA's: not even its logs are
 // wanted before). The program is to hear at once, and of everything that may have been written in the logs' memory.
 static CUresult compile_now(Library& library, std::span<const std::byte> image, JitOptions& compiler) {
-    if (fatbin::image_kind(image) != fatbin::Image::ptx || !driver().cuLibraryGetModule) return CUDA_SUCCESS;
+    if (fatbin::image_kind(image) != fatbin::Image::ptx || !driver().cuLibraryGetKernel) return CUDA_SUCCESS;
+    CUkernel none = nullptr;
+    auto result = driver().cuLibraryGetKernel(&none, library.handle, "nothing");
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND) return CUDA_SUCCESS;
     CUmodule module = nullptr;
-    auto result = driver().cuLibraryGetModule(&module, library.handle);
-    if (result == CUDA_SUCCESS) return result;
     // Once more, for the logs.
     auto told = driver().cuModuleLoadDataEx(&module, image.data(), compiler.count(), compiler.ids.data(),
                                             compiler.values.data());

@@ -188,6 +188,8 @@ TEST_CASE("sizes that are no multiple of the granularity are refused", "[address
     CU_CHECK(cu.cuMemMap(address, bytes / 2, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CU_CHECK(cu.cuMemMap(address + bytes / 2, bytes, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CU_CHECK(cu.cuMemMap(address, bytes, bytes / 2, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CU_CHECK(cu.cuMemMap(address, bytes, 2 * bytes, handle, 0), CUDA_ERROR_NOT_SUPPORTED);      // beyond the memory
+    CU_CHECK(cu.cuMemMap(address + bytes, 2 * bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);  // or what is reserved
     CU_OK(cu.cuCtxSynchronize());  // nothing was refused later
     CU_OK(cu.cuMemRelease(handle));
     CU_OK(cu.cuMemAddressFree(address, 2 * bytes));

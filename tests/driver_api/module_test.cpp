@@ -24,8 +24,8 @@ void check_works(CUmodule module) {
 
 // NVIDIA's driver looks at a library's text when it is first used; others do at once.
 void check_is_bad(CUlibrary library) {
-    CUmodule module = nullptr;
-    CHECK(cu.cuLibraryGetModule(&module, library) != CUDA_SUCCESS);
+    CUkernel kernel = nullptr;
+    CU_CHECK(cu.cuLibraryGetKernel(&kernel, library, "f"), CUDA_ERROR_INVALID_PTX);
     CU_OK(cu.cuLibraryUnload(library));
 }
 }  // namespace

@@ -153,7 +153,7 @@ TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[
 
 // It is freed behind the program's back, when the GPU is done with it.
 TEST_CASE("pinned memory that a stream frees before its context ends takes nothing from the next context", "[pool]") {
-    constexpr int count = 10'000, rounds = 20;
+    constexpr int count = 10'000, rounds = 10;
     for (int round = 0; round < rounds; ++round) {
         Gpu gpu;
         Module module;
