@@ -104,12 +104,13 @@ static CUresult add(void* address, size_t bytes, unsigned flags, bool registered
     auto start = reinterpret_cast<uint64_t>(address);
     LockGuard lock(pinned().mutex);
     auto after = pinned().by_address.lower_bound(start);
-    bool overlaps = after != pinned().by_address.end() && after->first < start + bytes;
+    const PinnedRange* met = nullptr;
+    if (after != pinned().by_address.end() && after->first < start + bytes) met = &after->second;
     if (after != pinned().by_address.begin()) {
         auto& before = std::prev(after)->second;
-        overlaps |= before.address + before.bytes > start;
+        if (before.address + before.bytes > start) met = &before;
     }
-    if (overlaps) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (met) return met->registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     // The counter is small and outlives the range: the network thread may look at it last.
     pinned().by_address[start] = {start, bytes, flags, registered, context, ++pinned().last_id, new std::atomic<int>(0),
                                   pool};
@@ -175,9 +176,10 @@ CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
 }
 
 CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool) {
-    if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!out || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (bytes == 0) return *out = nullptr, CUDA_SUCCESS;
     void* memory = nullptr;
     if (auto result = take_pages(*context, bytes, flags, memory); result != CUDA_SUCCESS) return result;
     if (auto result = add(memory, bytes, flags, false, context->handle, pool); result != CUDA_SUCCESS) {
@@ -195,9 +197,18 @@ bool free_pinned(void* memory) {
     return true;
 }
 
+// Has the program memory in every page of it? The GPU's memory is none.
+static bool is_program_memory(const void* address, size_t bytes) {
+    SharedMemory shared;
+    if (is_device_address(value_of(address)) && !find_shared(value_of(address), shared)) return false;
+    const uint64_t begin = value_of(address) & ~(uint64_t{page_bytes()} - 1);
+    return ::msync(handle_of<void*>(begin), value_of(address) + bytes - begin, MS_ASYNC) == 0;
+}
+
 static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     if (!address || bytes == 0 || (flags & CU_MEMHOSTREGISTER_IOMEMORY)) return CUDA_ERROR_INVALID_VALUE;
-    if ((flags & ~register_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & ~register_flags) != 0 || value_of(address) + bytes < bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = add(address, bytes, flags, true, context->handle); result != CUDA_SUCCESS) return result;
@@ -247,8 +258,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
             (void)free_shared(range.address);
             return CUDA_SUCCESS;
         }
-        bool inside = find_pinned(memory, 1, range) && range.registered;
-        return inside ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        return find_pinned(memory, 1, range) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     });
 }
 

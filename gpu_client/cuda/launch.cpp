@@ -17,6 +17,7 @@ namespace tnr::cuda {
 
 // Attributes that name an event carry its number.
 static CUresult make_attribute(const CUlaunchAttribute& attribute, bool captured, wire::LaunchAttribute& record) {
+    if (attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
     record.id = static_cast<uint32_t>(attribute.id);
     static_assert(sizeof record.value == sizeof attribute.value);
     std::memcpy(record.value.data(), &attribute.value, sizeof record.value);

@@ -44,9 +44,7 @@ CUresult allocate_on(Device& device, uint64_t pool, uint64_t bytes, const Stream
 CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, const StreamInContext& in) {
     auto* pool = pools().find(pool_handle);
     auto& stream = in.stream;
-    if (!out) return CUDA_ERROR_INVALID_VALUE;
-    if (!pool) return CUDA_ERROR_INVALID_HANDLE;
-    if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
+    if (!out || !pool || pool->imported) return CUDA_ERROR_INVALID_VALUE;
     bool in_host = pool->device == of_host;
     if (is_captured(stream)) return in_host ? CUDA_ERROR_NOT_SUPPORTED : capture_allocation(stream, bytes, *out);
     if (bytes == 0) {

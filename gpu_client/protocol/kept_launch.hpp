@@ -16,6 +16,7 @@ namespace tnr {
 
 struct KeptLaunch {
     static constexpr size_t parameter_bytes_max = 4096;  // what such launches could ever pass
+    static constexpr int64_t threads_max = 1024;         // in a block, of every GPU
 
     std::array<uint32_t, 3> block{1, 1, 1};
     uint32_t shared_bytes = 0;
@@ -24,7 +25,8 @@ struct KeptLaunch {
 
     // These are false for what makes no sense, and then change nothing.
     bool set_block(int x, int y, int z) {
-        if (x <= 0 || y <= 0 || z <= 0) return false;
+        if (x <= 0 || y <= 0 || z <= 0 || int64_t{x} * y > threads_max || int64_t{x} * y * z > threads_max)
+            return false;
         block = {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
         return true;
     }

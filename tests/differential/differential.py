@@ -238,6 +238,9 @@ def main():
         outcomes = run_all(program, cases, dict(os.environ, TNR_TEST_DRIVER=options.record))
         file_name, left_out = save_record(outcomes, options.record, options.expected)
         print(*left_out, f"recorded: {file_name}", sep="\n")
+        if any("unprepared:" in line for line in left_out):
+            print("no good: there is something that could not be prepared. Is the GPU another's, too, or full? Record again")
+            return 1
         return 0
     alone, remoted = run_side(options, program, cases, options.direct)
     version, record = newest_record(options.expected)

@@ -14,7 +14,8 @@ constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGI
                                     CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 CUresult allocate_host(Context& context, void** out, size_t size, unsigned flags) {
-    if (!out || size == 0 || (flags & ~alloc_flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (!out || (flags & ~alloc_flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (size == 0) return *out = nullptr, CUDA_SUCCESS;
     if (CUresult error = refuse_unsafe()) return error;
     Allocation like;
     like.device = context.device.ordinal;
@@ -24,6 +25,13 @@ CUresult allocate_host(Context& context, void** out, size_t size, unsigned flags
     if (CUresult error = place_on_host(size, like, address)) return error;
     *out = pointer(address);
     return CUDA_SUCCESS;
+}
+
+// Has the program memory in every page of it?
+bool is_mapped(void* memory, size_t size) {
+    constexpr uint64_t page = 4096;
+    uint64_t begin = number(memory) & ~(page - 1);
+    return msync(pointer(begin), number(memory) + size - begin, MS_ASYNC) == 0;
 }
 
 }  // namespace
@@ -54,6 +62,7 @@ CUresult cuMemHostAlloc(void** out, size_t size, unsigned flags) {
 
 CUresult cuMemFreeHost(void* memory) {
     return in_context([&](Context& context) -> CUresult {
+        if (!memory) return CUDA_SUCCESS;
         auto found = driver().addresses.find(number(memory));
         if (!found || found->begin != number(memory) || found->type != MemoryType::host || found->owner)
             return CUDA_ERROR_INVALID_VALUE;
@@ -72,6 +81,9 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size, unsigned flags) {
         if (!memory || size == 0 || (flags & ~register_flags)) return CUDA_ERROR_INVALID_VALUE;
         if (number(memory) + size < size) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = refuse_unsafe()) return error;
+        auto there = driver().addresses.find(number(memory));
+        if ((there && there->type != MemoryType::registered) || !is_mapped(memory, size))
+            return CUDA_ERROR_INVALID_VALUE;
         if (driver().addresses.overlaps(number(memory), size)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
         Allocation allocation;
         allocation.begin = number(memory);
@@ -93,8 +105,8 @@ CUresult cuMemHostUnregister(void* memory) {
     return in_context([&](Context& context) -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(number(memory));
-        if (!found || found->type != MemoryType::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-        if (found->begin != number(memory)) return CUDA_ERROR_INVALID_VALUE;
+        if (!found) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        if (found->type != MemoryType::registered || found->begin != number(memory)) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = refuse_unsafe()) return error;
         found->context->synchronize();
         driver().addresses.take(found->begin,

@@ -158,6 +158,7 @@ CUresult make_updatable(CUlaunchAttributeValue& value, bool captured, std::share
 CUresult read_attributes(const CUlaunchConfig& config, bool captured, LaunchRequest& request) {
     request.attributes.assign(config.attrs, config.attrs + config.numAttrs);
     for (CUlaunchAttribute& attribute : request.attributes) {
+        if (attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
             if (CUresult error = make_updatable(attribute.value, captured, request.updatable)) return error;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;
