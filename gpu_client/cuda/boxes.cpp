@@ -29,12 +29,12 @@ struct Given {
 };
 
 CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
+    if (!given.array) return CUDA_ERROR_INVALID_VALUE;
     auto* array = find_array(given.array);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     auto& described = array->described;
     auto within = [](uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; };
-    bool sound = given.x % array->texel_bytes == 0 && box.row_bytes % array->texel_bytes == 0 &&
-                 within(given.x, box.row_bytes, described.Width * array->texel_bytes) &&
+    bool sound = within(given.x, box.row_bytes, described.Width * array->texel_bytes) &&
                  within(given.y, box.rows, std::max<size_t>(described.Height, 1)) &&
                  within(given.z, box.slices, std::max<size_t>(described.Depth, 1));
     if (!sound) return CUDA_ERROR_INVALID_VALUE;

@@ -65,12 +65,12 @@ static CUresult end_capture(CUstream handle, CUgraph* out) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
     EndedCapture ended;
-    if (auto result = capture_ends(stream, out != nullptr, ended); result != CUDA_SUCCESS) return result;
-    CUgraph has_it_already = nullptr;
-    if (!out) out = &has_it_already;
+    if (auto result = capture_ends(stream, ended); result != CUDA_SUCCESS) return result;
+    const bool discard = ended.owns_graph && (ended.spoilt || ended.wrong_thread || !out);
+    CUgraph unwanted = nullptr;  // or the program has it already
+    if (!out) out = &unwanted;
     *out = nullptr;
     Minted<CUgraph> made;
-    bool discard = ended.spoilt && ended.owns_graph;
     TableCall call(wire::EndCapture<>::op, wire::EndCapture<>::way);
     call.put(wire::EndCapture<>{stream.number, made.number(), static_cast<uint8_t>(discard)});
     call.use(stream);
@@ -79,8 +79,9 @@ static CUresult end_capture(CUstream handle, CUgraph* out) {
     // Of what has spoilt it only we know; the worker's driver may have found other faults at the end.
     if (ended.spoilt && (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (result == CUDA_SUCCESS) result = call.take(reply);
-    if (result != CUDA_SUCCESS) {
+    if (ended.wrong_thread) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (result == CUDA_SUCCESS && !discard) result = call.take(reply);
+    if (result != CUDA_SUCCESS || discard) {
         if (ended.graph && ended.owns_graph) forget(ended.graph);
         return result;
     }

@@ -134,8 +134,9 @@ CUresult refuse_wait(const Event& event) {
     uint64_t id = event.capture;
     if (id == 0) return refuse_unsafe();
     LockGuard lock(captures().mutex);
-    if (auto found = captures().by_id.find(id); found != captures().by_id.end()) found->second.spoilt = true;
-    return CUDA_ERROR_CAPTURED_EVENT;
+    auto found = captures().by_id.find(id);
+    if (found == captures().by_id.end()) return CUDA_ERROR_INVALID_VALUE;  // the capture has ended
+    return spoil(found->second, CUDA_ERROR_CAPTURED_EVENT);
 }
 
 CUresult refuse_in_capture(const StreamRef& stream) {
@@ -160,7 +161,7 @@ CUresult capture_wait(const StreamRef& stream, Event& event) {
     auto* mine = captures().of(stream);
     if (!mine) {
         if (event.capture == 0) return CUDA_SUCCESS;
-        if (!theirs) return CUDA_ERROR_CAPTURED_EVENT;
+        if (!theirs) return CUDA_ERROR_INVALID_VALUE;
         if (theirs->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         if (!stream.object) return spoil(*theirs, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         theirs->members[stream.object->handle].stream = stream.object;
@@ -234,16 +235,15 @@ void capture_begins(const StreamRef& stream, CUstreamCaptureMode mode, CUgraph g
     captures().count();
 }
 
-CUresult capture_ends(const StreamRef& stream, bool takes_graph, EndedCapture& ended) {
+CUresult capture_ends(const StreamRef& stream, EndedCapture& ended) {
     LockGuard lock(captures().mutex);
     if (auto result = check_legacy(stream, true); result != CUDA_SUCCESS) return result;
     auto* capture = captures().of(stream);
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-    if (!takes_graph && capture->owns_graph) return CUDA_ERROR_INVALID_VALUE;
     if (capture->origin != stream.object->handle) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    ended = {capture->spoilt, capture->owns_graph, capture->graph, std::move(capture->needs)};
+    const bool wrong_thread =
+        capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id();
+    ended = {capture->spoilt, capture->owns_graph, wrong_thread, capture->graph, std::move(capture->needs)};
     captures().release(*capture);
     return CUDA_SUCCESS;
 }

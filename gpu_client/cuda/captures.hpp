@@ -69,11 +69,11 @@ void capture_begins(const StreamRef& stream, CUstreamCaptureMode mode, CUgraph g
 // What is left of a capture that has ended.
 struct EndedCapture {
     bool spoilt = false, owns_graph = false;
-    CUgraph graph = nullptr;  // if the program knows it
+    bool wrong_thread = false;  // has ended it, and it is lost
+    CUgraph graph = nullptr;    // if the program knows it
     GraphNeeds needs;
 };
-// A program that does not take the graph must have had it before.
-CUresult capture_ends(const StreamRef& stream, bool takes_graph, EndedCapture& ended);
+CUresult capture_ends(const StreamRef& stream, EndedCapture& ended);
 CUstreamCaptureMode& capture_mode_of_thread();
 CUresult find_capture(const StreamRef& stream, CUstreamCaptureStatus& status, uint64_t& id);
 // What the stream's next node comes after, as the program was told; good until it asks again. Null: no capture any more.

@@ -82,18 +82,16 @@ CUresult launch_graph(CUgraphExec handle, CUstream in) {
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_in_capture(stream); result != CUDA_SUCCESS) return result;
     const wire::LaunchGraph<> record{exec->number, stream.number};
     auto needs = exec->has_needs ? needs_of(handle) : nullptr;
     auto submit_launch = [&]() -> CUresult {
         GpuTurn turn;
-        if (!is_captured(stream)) turn.begin(*context, stream);
+        turn.begin(*context, stream);
         if (needs && needs->allocates) return launch_that_allocates(record, *context, stream);
         return submit(record.op, *context, stream, {wire::packed(record)});
     };
-    if (!needs) return submit_launch();
-    if (!is_captured(stream)) return launch_with_needs(*needs, *context, in, submit_launch);
-    add_needs(stream, *needs);  // it becomes a part of the graph
-    return submit_launch();
+    return needs ? launch_with_needs(*needs, *context, in, submit_launch) : submit_launch();
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ uint64_t context_on(int ordinal) {
 CUresult read_allocation(const CUDA_MEM_ALLOC_NODE_PARAMS* given, wire::AllocationWork<>& work) {
     if (!given || given->bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
     auto& pool = given->poolProps;
-    bool sound = pool.allocType == CU_MEM_ALLOCATION_TYPE_PINNED && pool.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-                 pool.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+    bool sound = pool.allocType == CU_MEM_ALLOCATION_TYPE_PINNED && pool.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
                  (given->accessDescCount == 0 || given->accessDescs);
     auto* device = sound ? find_device(pool.location.id) : nullptr;
     if (!device || given->accessDescCount > devices().size()) return CUDA_ERROR_INVALID_VALUE;
+    if (pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     work.device = device->number;
     work.bytes = given->bytesize;
     for (size_t i = 0; i < given->accessDescCount; ++i) {

@@ -120,7 +120,10 @@ CUresult add_conditional(const NodePlace& place, CUDA_CONDITIONAL_NODE_PARAMS& g
 
 CUresult move_child(const NodePlace& place, CUgraph child) {
     auto* graph = find_graph(child);
-    if (!graph || graph->holder != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    // NVIDIA's driver takes a graph that would hold itself and has no instance of it; nobody here need walk through one.
+    if (holds(child, place.graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->holder != 0) return CUDA_ERROR_NOT_SUPPORTED;
     auto needs = needs_of(child);
     const wire::ChildWork<wire::Numbers> work{graph->number};
     if (auto result = add_node(wire::MoveChildGraph<>::op, place, work); result != CUDA_SUCCESS) return result;

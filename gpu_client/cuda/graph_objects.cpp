@@ -198,6 +198,17 @@ void moved_into(CUgraph handle, CUgraphNode node) {
     ownership().graphs_of_node[graph->holder].push_back(value_of(handle));
 }
 
+bool holds(CUgraph outer, CUgraph inner) {
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(inner);
+    while (graph && graph->holder != 0 && inner != outer) {
+        auto* holder = graph_nodes().find(graph->holder);
+        inner = handle_of<CUgraph>(holder ? holder->graph : 0);
+        graph = find_graph(inner);
+    }
+    return inner == outer;
+}
+
 bool is_in_body(CUgraph handle) {
     LockGuard lock(ownership().mutex);
     auto* graph = find_graph(handle);

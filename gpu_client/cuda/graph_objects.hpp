@@ -117,6 +117,8 @@ bool name_by_driver(CUgraphExec& handle, uint64_t name);
 void moved_into(CUgraph handle, CUgraphNode node);
 // Whether it is a body of a conditional node, or inside one.
 bool is_in_body(CUgraph graph);
+// However deep; and itself.
+bool holds(CUgraph outer, CUgraph inner);
 // It is gone, with all that it owns.
 void forget(CUgraph handle);
 void forget(CUgraphNode handle);

@@ -138,7 +138,7 @@ CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostC
 
 CUresult order_needs(CUgraph graph) {
     auto* object = find_graph(graph);
-    if (object && object->holder != 0 && needs_of(graph)) return CUDA_ERROR_INVALID_VALUE;  // it has no instances
+    if (object && object->holder != 0 && needs_of(graph)) return CUDA_ERROR_NOT_SUPPORTED;  // it has no instances
     bool tangled = false;
     auto result = order_needs(graph, tangled);
     if (result != CUDA_SUCCESS || !tangled) return result;

@@ -19,7 +19,8 @@ CUresult check_cuGraphCreate(CUgraph*, unsigned flags) {
 // A child graph ends with its node, and what is being captured into cannot.
 CUresult check_cuGraphDestroy(CUgraph handle) {
     auto* graph = find_graph(handle);
-    return graph && graph->holder == 0 && !is_captured_into(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!graph || graph->holder != 0) return CUDA_ERROR_INVALID_VALUE;
+    return is_captured_into(handle) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
 }
 
 CUresult check_cuGraphDestroyNode(CUgraphNode handle) {
@@ -104,6 +105,7 @@ void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
 }
 
 CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {
+    if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     bool for_kernels = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     auto result = for_kernels ? prepare_for_kernels(graph) : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? order_needs(graph) : result;
@@ -160,6 +162,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
         call.handle(wanted->hUploadStream);
         wanted->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         wanted->hErrNode_out = nullptr;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
         bool for_kernels = wanted->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
         if (auto result = for_kernels ? prepare_for_kernels(graph) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
             if (result == CUDA_ERROR_NOT_SUPPORTED)

@@ -10,7 +10,7 @@
 namespace tnr::cuda {
 
 // Each more takes the memory of one more copy for a moment.
-static constexpr int places_tried_max = 16;
+static constexpr int places_tried_max = 128;
 
 // CUDA_ERROR_ALREADY_MAPPED where the program has something at the address, which the driver has chosen.
 static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {

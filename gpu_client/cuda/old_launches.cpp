@@ -1,5 +1,6 @@
 // Launches of the kind before CUDA 4: each call says one thing about the next launch. Nothing of it travels but the
 // launch itself, which is one like any other.
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
@@ -23,6 +24,14 @@ static CUresult change(CUfunction function, Change&& how) {
     if (auto result = check(function); result != CUDA_SUCCESS) return result;
     auto lives = [](uint64_t handle) { return functions().find(handle) != nullptr; };
     return kept_launches().change(value_of(function), lives, how) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// What some kernel of the current device's may have.
+static unsigned shared_bytes_max() {
+    Context* context = nullptr;
+    if (current_context(context) != CUDA_SUCCESS) return 0;
+    return static_cast<unsigned>(
+        find_device(context->device)->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 }
 
 static CUresult launch_kept(CUfunction function, int width, int height, CUstream stream) {
@@ -50,8 +59,9 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
 CUresult CUDAAPI cuFuncSetSharedSize(CUfunction function, unsigned int bytes) {
     return guarded("cuFuncSetSharedSize", [&] {
         return change(function, [&](KeptLaunch& kept) {
-            kept.shared_bytes = bytes;
-            return true;
+            const bool fits = bytes <= shared_bytes_max();
+            if (fits) kept.shared_bytes = bytes;
+            return fits;
         });
     });
 }

@@ -159,11 +159,12 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
             LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
             if (!physical || flags != 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+            auto* device = device_of_address(address);
+            const uint64_t granularity = device ? device->memory->granularity() : 1;
+            if ((address | bytes | offset) % granularity != 0) return CUDA_ERROR_NOT_SUPPORTED;
             if (offset > physical->bytes || bytes > physical->bytes - offset)
                 return physical->multicast ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-            bool sound =
-                may_be_mapped(address, bytes) && offset % device_of_address(address)->memory->granularity() == 0;
-            if (!sound) return CUDA_ERROR_INVALID_VALUE;
+            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
             record.allocation = physical->number;
             multicast = physical->multicast;
             if (!multicast) device_of_address(address)->memory->sends().put(record);

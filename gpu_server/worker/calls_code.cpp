@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "gpu_client/protocol/bundle.hpp"
+#include "gpu_client/protocol/fatbin.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/image_variables.hpp"
 #include "gpu_server/worker/jit_options.hpp"
@@ -121,6 +122,23 @@ static CUresult enter_library(WorkerSession& session, uint64_t number, Library l
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+// A driver that loads code when it is first used looks at a text no earlier than that (NVIDIA's: not even its logs are
+// wanted before). The program is to hear at once, and of everything that may have been written in the logs' memory.
+static CUresult compile_now(Library& library, std::span<const std::byte> image, JitOptions& compiler) {
+    if (fatbin::image_kind(image) != fatbin::Image::ptx || !driver().cuLibraryGetKernel) return CUDA_SUCCESS;
+    CUkernel none = nullptr;
+    auto result = driver().cuLibraryGetKernel(&none, library.handle, "nothing");
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND) return CUDA_SUCCESS;
+    CUmodule module = nullptr;
+    // Once more, for the logs.
+    auto told = driver().cuModuleLoadDataEx(&module, image.data(), compiler.count(), compiler.ids.data(),
+                                            compiler.values.data());
+    if (told == CUDA_SUCCESS) (void)driver().cuModuleUnload(module);
+    (void)driver().cuLibraryUnload(library.handle);
+    library = {};
+    return told != CUDA_SUCCESS ? told : result;
+}
+
 static CUresult load_charged(WorkerSession& session, LoadRequest& request, const CodeImage& image,
                              wire::Bytes& outputs) {
     JitLogs logs;
@@ -128,6 +146,7 @@ static CUresult load_charged(WorkerSession& session, LoadRequest& request, const
     Library library;
     AnyContext context(session.devices.front().handle);
     auto result = load(library, image.bytes(), request.options, request.compiler);
+    if (result == CUDA_SUCCESS) result = compile_now(library, image.bytes(), request.compiler);
     if (result == CUDA_SUCCESS) {
         CUdevice device = 0;
         driver().cuCtxGetDevice(&device);

@@ -46,8 +46,7 @@ static Answer end_capture(WorkerSession& session, Call& call, const wire::EndCap
     auto result = driver().cuStreamEndCapture(wanted.stream.handle, &graph);
     if (result == CUDA_SUCCESS && wanted.discard) {
         graphs.forget_graph(known);
-        driver().cuGraphDestroy(graph);
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        return driver().cuGraphDestroy(graph);
     }
     // The driver destroys the graph of a capture that fails, except one that was the program's before.
     if (result != CUDA_SUCCESS && known >= wire::first_number_of_worker) graphs.forget_graph(known);

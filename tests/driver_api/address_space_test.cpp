@@ -185,9 +185,9 @@ TEST_CASE("sizes that are no multiple of the granularity are refused", "[address
     CU_CHECK(cu.cuMemAddressReserve(&address, 1234, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMemAddressReserve(&address, 2 * bytes, 0, 0, 0));
     CU_OK(cu.cuMemCreate(&handle, 2 * bytes, &properties, 0));
-    CU_CHECK(cu.cuMemMap(address, bytes / 2, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CU_CHECK(cu.cuMemMap(address + bytes / 2, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CU_CHECK(cu.cuMemMap(address, bytes, bytes / 2, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemMap(address, bytes / 2, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CU_CHECK(cu.cuMemMap(address + bytes / 2, bytes, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CU_CHECK(cu.cuMemMap(address, bytes, bytes / 2, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CU_OK(cu.cuCtxSynchronize());  // nothing was refused later
     CU_OK(cu.cuMemRelease(handle));
     CU_OK(cu.cuMemAddressFree(address, 2 * bytes));

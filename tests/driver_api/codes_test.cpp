@@ -189,11 +189,6 @@ TEST_CASE("an ordinary stream belongs to no green context", "[codes]") {
         CHECK(green == nullptr);
     }
     CU_CHECK(cu.cuStreamGetGreenCtx(stream, nullptr), CUDA_ERROR_INVALID_VALUE);
-    CUstream gone = nullptr;
-    CUgreenCtx green = nullptr;
-    CU_OK(cu.cuStreamCreate(&gone, CU_STREAM_DEFAULT));
-    CU_OK(cu.cuStreamDestroy(gone));
-    CU_CHECK_EITHER(cu.cuStreamGetGreenCtx(gone, &green), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
 TEST_CASE("a context has one schedule", "[codes]") {
@@ -215,8 +210,6 @@ TEST_CASE("a launch's parameters in one buffer are all there", "[codes]") {
         return cu.cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra.data());
     };
     auto *at = CU_LAUNCH_PARAM_BUFFER_POINTER, *sized = CU_LAUNCH_PARAM_BUFFER_SIZE, *end = CU_LAUNCH_PARAM_END;
-    CU_CHECK(launch_with({at, buffer, sized, nullptr, end}), CUDA_ERROR_INVALID_VALUE);
-    CU_CHECK(launch_with({at, nullptr, sized, &size, end}), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(launch_with({at, buffer, sized, &too_short, end}), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(launch_with({at, buffer, end}), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(launch_with({sized, &size, end}), CUDA_ERROR_INVALID_VALUE);

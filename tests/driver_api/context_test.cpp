@@ -177,6 +177,5 @@ TEST_CASE("handles of a destroyed context are refused", "[context]") {
     CUcontext context = create_context();
     CU_OK(cu.cuCtxDestroy(context));
     CU_CHECK_EITHER(cu.cuCtxDestroy(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    CU_CHECK_EITHER(cu.cuCtxPushCurrent(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CU_CHECK_EITHER(cu.cuCtxDestroy(nullptr), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -153,7 +153,8 @@ FRESH_PROCESS_TEST_CASE("an event completes while a hundred others do not", "[do
     Memory out(32 * sizeof(unsigned));
     Stream stream(CU_STREAM_NON_BLOCKING);
     Event done;
-    CU_OK(cu.cuCtxSynchronize());
+    CUfunction spin = module.function("spin");
+    run_once(spin, out.address, 1);
     Stream held(CU_STREAM_NON_BLOCKING);
     Gate gate(held);
     std::vector<std::unique_ptr<Event>> events;
@@ -164,7 +165,7 @@ FRESH_PROCESS_TEST_CASE("an event completes while a hundred others do not", "[do
     // Not with another gate: host functions run one after the other.
     auto asked = CUDA_SUCCESS;
     for (unsigned rounds = 10'000; asked == CUDA_SUCCESS; rounds *= 4) {  // until the work outlasts the question
-        CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, rounds));
+        CU_OK(launch_shaped(spin, 1, 32, 0, stream, out.address, rounds));
         CU_OK(cu.cuEventRecord(done, stream));
         asked = cu.cuEventQuery(done);
     }

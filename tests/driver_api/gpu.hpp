@@ -130,7 +130,7 @@ Image fatbin_sm75_image();   // machine code for sm_75 and nothing else
 // Two units that need each other (-rdc=true), to be linked.
 std::array<Image, 2> separate_images();
 Image object_image();   // the first of them as a host's object
-Image library_image();  // the other in a library of such (ar), beside a text
+Image library_image();  // the other in a library of such (ar)
 
 // What nvcc puts in front of a fat binary in an executable, and what the runtime passes to the driver.
 struct FatbinWrapper {
@@ -166,6 +166,14 @@ CUresult launch_shaped(CUfunction function, unsigned blocks, unsigned threads, u
 template <class... Arguments>
 CUresult launch(CUfunction function, CUstream stream, Arguments... arguments) {
     return launch_shaped(function, 1, 1, 0, stream, arguments...);
+}
+
+// Runs the kernel and waits: so that it is loaded. A driver that loads code when it is first used may make a kernel's first
+// launch wait for all that is under way, and what a gate holds stays under way.
+template <class... Arguments>
+void run_once(CUfunction function, Arguments... arguments) {
+    CU_OK(launch(function, nullptr, arguments...));
+    CU_OK(cu.cuCtxSynchronize());
 }
 
 // Holds a stream: nothing put into it after the gate runs before open(). Asynchrony can so be tested without any

@@ -186,6 +186,7 @@ TEST_CASE("memory that is attached to a stream stays the program's while others 
     Stream mine, other;
     Managed memory(4096), of_host(4096);
     Memory elsewhere(4096);
+    run_once(module.function("store"), elsewhere.address, 0);
     CU_OK(cu.cuStreamAttachMemAsync(mine, memory.address, 0, CU_MEM_ATTACH_SINGLE));
     CU_OK(cu.cuStreamAttachMemAsync(mine, of_host.address, 4096, CU_MEM_ATTACH_HOST));
     CU_OK(cu.cuStreamSynchronize(mine));

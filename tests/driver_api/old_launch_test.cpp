@@ -50,8 +50,7 @@ TEST_CASE("parameters and shared memory of an old launch arrive", "[launch]") {
     Memory modern(std::vector<double>{0});
     CU_OK(launch_shaped(shared, 1, 32, words * sizeof(int), nullptr, modern.address, int{words}));
     CHECK(out.first<int>() == modern.first<int>());
-    CU_OK(cu.cuFuncSetSharedSize(shared, 1 << 30));
-    CU_CHECK(cu.cuLaunch(shared), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuFuncSetSharedSize(shared, 1 << 30), CUDA_ERROR_INVALID_VALUE);
     CUfunction mixed = module.function("mixed");  // (char, double, short, int*, float, long long, unsigned char)
     Memory seen(std::vector<int>(6, 0));
     double b = 1e6;
@@ -63,7 +62,7 @@ TEST_CASE("parameters and shared memory of an old launch arrive", "[launch]") {
     CU_OK(cu.cuParamSetf(mixed, 32, 2.5f));
     CU_OK(cu.cuParamSetv(mixed, 40, &e, sizeof e));
     CU_OK(cu.cuParamSeti(mixed, 48, 200));
-    CU_OK(cu.cuParamSetSize(mixed, 52));
+    CU_OK(cu.cuParamSetSize(mixed, 49));  // its last is one byte
     CU_OK(cu.cuLaunch(mixed));
     CHECK(seen.read<int>(6) == std::vector<int>{-3, 1'000'000, -4000, 2, 77, 200});
 }

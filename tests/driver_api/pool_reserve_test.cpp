@@ -123,18 +123,18 @@ TEST_CASE("what a pool keeps is there for an allocation that needs it", "[pool]"
 TEST_CASE("memory of a pool that was destroyed goes back when it is freed", "[pool]") {
     Gpu gpu;
     Stream stream;
-    size_t before = 0, after = 0, total = 0;
-    CU_OK(cu.cuMemGetInfo(&before, &total));
-    CUdeviceptr address = 0;
-    {
-        Pool pool(gpu);
-        address = pool.allocate(64 * mib, stream);
+    size_t free_bytes = 0, total = 0;
+    CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
+    for (int round = 0; round < 12; ++round) {  // more, all in all, than there is
+        CUdeviceptr address = 0;
+        {
+            Pool pool(gpu);
+            address = pool.allocate(total / 10, stream);
+        }
+        CU_OK(cu.cuMemsetD8Async(address, 1, mib, stream));
+        CU_OK(cu.cuMemFreeAsync(address, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
     }
-    CU_OK(cu.cuMemsetD8Async(address, 1, 64 * mib, stream));
-    CU_OK(cu.cuMemFreeAsync(address, stream));
-    CU_OK(cu.cuStreamSynchronize(stream));
-    CU_OK(cu.cuMemGetInfo(&after, &total));
-    CHECK(after == before);
 }
 
 TEST_CASE("a pool holds no more than it was made for", "[pool]") {

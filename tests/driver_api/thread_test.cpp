@@ -143,6 +143,7 @@ TEST_CASE("one thread's wait does not hold up another's work", "[thread]") {
     Stream held(CU_STREAM_NON_BLOCKING), free_stream(CU_STREAM_NON_BLOCKING);
     CUfunction advance = module.function("advance");
     Memory value(std::vector<int>{0});  // made here: allocating and freeing may wait for the whole context
+    run_once(advance, value.address, -1, 0);
     Gate gate(held);
     std::atomic<bool> waited{false};
     Workers waiting, working;

@@ -216,7 +216,7 @@ CUresult capture_wait(Stream& stream, Event& event, bool& captured) {
     if (theirs && !captures().contains(theirs.get())) theirs = nullptr;  // it has ended
     if (!stream.capture) {
         if (!from_capture) return CUDA_SUCCESS;
-        if (!theirs) return CUDA_ERROR_CAPTURED_EVENT;
+        if (!theirs) return CUDA_ERROR_INVALID_VALUE;
         if (theirs->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         if (stream.role == Stream::Role::legacy) return spoil(*theirs, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         stream.capture = theirs;
@@ -251,6 +251,10 @@ CUresult refuse_while_capturing(Stream& stream) {
 CUresult refuse_unsafe() {
     if (!going_on) return CUDA_SUCCESS;
     LockGuard lock(graph_mutex());
+    return refuse_unsafe_locked();
+}
+
+CUresult refuse_unsafe_locked() {
     return unsafe();
 }
 
@@ -283,8 +287,8 @@ CUresult refuse_wait(Event& event) {
     if (!going_on && !was_captured) return CUDA_SUCCESS;
     LockGuard lock(graph_mutex());
     if (!was_captured) return unsafe();
-    if (capture) capture->invalidated = true;
-    return CUDA_ERROR_CAPTURED_EVENT;
+    if (!capture || !captures().contains(capture.get())) return CUDA_ERROR_INVALID_VALUE;  // it has ended
+    return spoil(*capture, CUDA_ERROR_CAPTURED_EVENT);
 }
 
 void abandon_capture(Stream& stream) {
@@ -320,16 +324,17 @@ CUresult end_capture(Stream& stream, CUgraph* graph) {
     if (CUresult error = check_legacy(stream, true)) return error;
     auto capture = stream.capture;
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-    if (!graph && capture->owns_graph) return CUDA_ERROR_INVALID_VALUE;  // nobody would have it
     if (capture->origin != &stream) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    CUresult result = capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                      : !capture->joined() ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-                                           : CUDA_SUCCESS;
+    // Whoever ends it, it is over.
+    bool wrong_thread =
+        capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id();
+    CUresult result = wrong_thread           ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                      : capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                      : !capture->joined()   ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                             : CUDA_SUCCESS;
     capture->release();
     if (graph) *graph = result ? nullptr : capture->graph->as<CUgraph>();
-    if (result && capture->owns_graph) unlist(*capture->graph);
+    if ((result || !graph) && capture->owns_graph) unlist(*capture->graph);
     return result;
 }
 

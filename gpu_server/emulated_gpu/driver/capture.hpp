@@ -58,6 +58,7 @@ bool is_capturing(Stream& stream);
 CUresult refuse_while_capturing(Stream& stream);
 // The error of a call that captures forbid because they cannot see it: what it does would be missing in the graph.
 CUresult refuse_unsafe();
+CUresult refuse_unsafe_locked();  // by who holds graph_mutex()
 // Of a call that waits: either reason. For a stream, for a whole context, for an event that may have been captured.
 CUresult refuse_wait(Stream& stream);
 CUresult refuse_wait(Context& context);

@@ -187,13 +187,14 @@ CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, uint64
 
 CUresult place_in_array(CUarray handle, const Copy& copy, ArrayPlace& place, uint64_t& address, size_t& pitch,
                         size_t& slice) {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
     place.array = find<Array>(handle);
     if (!place.array) return CUDA_ERROR_INVALID_HANDLE;
     auto& level = place.array->level();
     size_t texel = place.array->image.texel_bytes(), row = size_t{level.width} * texel;
     auto within = [](size_t at, size_t count, size_t size) { return at <= size && count <= size - at; };
-    bool sound = place.x_bytes % texel == 0 && copy.width % texel == 0 && within(place.x_bytes, copy.width, row) &&
-                 within(place.y, copy.height, level.height) && within(place.z, copy.depth, level.depth);
+    bool sound = within(place.x_bytes, copy.width, row) && within(place.y, copy.height, level.height) &&
+                 within(place.z, copy.depth, level.depth);
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     pitch = level.row_bytes;
     slice = level.slice_bytes;

@@ -46,10 +46,8 @@ struct Split {
 };
 
 CUresult plan(const Multiprocessors& input, unsigned flags, unsigned least, Split& split) {
-    constexpr unsigned known =
-        CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
     auto count = static_cast<unsigned>(input.count);
-    if ((flags & ~known) != 0 || least > count) return CUDA_ERROR_INVALID_VALUE;
+    if (least > count) return CUDA_ERROR_INVALID_VALUE;
     if (input.split != 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     bool fine = (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0;
     unsigned step = fine ? multiprocessors_step_fine : multiprocessors_step;
@@ -117,7 +115,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* out, CUdevResource* resour
         for (unsigned i = 1; i < count; ++i) {
             Multiprocessors more;
             if (CUresult error = read_resource(resources[i], more)) return error;
-            bool together = more.device == all.device && more.split == all.split && all.split != 0;
+            bool together = more.device == all.device && more.split != 0 && all.split != 0;
             if (!together) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
             all.count += more.count;
         }

@@ -58,9 +58,14 @@ void Graph::connect(GraphNode& from, GraphNode& to, const EdgeData& data) {
     from.dependents.push_back({&to, data});
 }
 
-bool Graph::disconnect(GraphNode& from, GraphNode& to, const EdgeData& data) {
-    if (!std::erase(to.dependencies, Edge{&from, data})) return false;
-    std::erase(from.dependents, Edge{&to, data});
+bool Graph::disconnect(GraphNode& from, GraphNode& to, const EdgeData* data) {
+    auto leads_to = [&](const GraphNode& end) {
+        return [&end, data](const Edge& edge) {
+            return edge.node == &end && (!data || edge == Edge{edge.node, *data});
+        };
+    };
+    if (!std::erase_if(to.dependencies, leads_to(from))) return false;
+    std::erase_if(from.dependents, leads_to(to));
     return true;
 }
 
@@ -127,17 +132,12 @@ void Graph::take(Graph& inner) {
     inner.holder = this;
 }
 
-bool Graph::leads_to(const GraphNode& from, const GraphNode& to) {
-    std::unordered_set<const GraphNode*> seen{&from};
-    std::vector<const GraphNode*> next{&from};
-    while (!next.empty()) {
-        const GraphNode* node = next.back();
-        next.pop_back();
-        if (node == &to) return true;
-        for (const Edge& edge : node->dependents)
-            if (seen.insert(edge.node).second) next.push_back(edge.node);
-    }
-    return false;
+bool Graph::has_cycle() const {
+    if (in_order().size() != nodes.size()) return true;
+    return std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+        auto inner = graphs_in(*node->work);
+        return std::any_of(inner.begin(), inner.end(), [](const auto& graph) { return graph->has_cycle(); });
+    });
 }
 
 std::vector<GraphNode*> Graph::in_order() const {

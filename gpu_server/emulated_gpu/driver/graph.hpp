@@ -63,14 +63,14 @@ public:
     GraphNode& add(Work work, const Edges& dependencies);
     void connect(GraphNode& from, GraphNode& to, const EdgeData& data);
     // False if there is no such edge.
-    bool disconnect(GraphNode& from, GraphNode& to, const EdgeData& data);
+    bool disconnect(GraphNode& from, GraphNode& to, const EdgeData* data);  // null: whatever it is
     void remove(GraphNode& node);
     // The node that was cloned from the one of this handle, in this graph or one that its nodes hold; null if none was.
     GraphNode* clone_of(uint64_t origin) const;
     void note_clone(GraphNode& node);  // from now on clone_of() knows it
-    // Does `to` come after `from`, or is it the same node?
-    static bool leads_to(const GraphNode& from, const GraphNode& to);
-    // The nodes, each behind all that it depends on.
+    // Here or in a graph that it holds.
+    bool has_cycle() const;
+    // The nodes, each behind all that it depends on; those of a cycle, and what comes behind one, are left out.
     std::vector<GraphNode*> in_order() const;
 
     // Graphs with nodes that allocate or free memory, that run graphs on conditions or that kernels change are not copied,

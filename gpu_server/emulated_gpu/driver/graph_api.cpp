@@ -60,21 +60,25 @@ bool ends_of_edge(const Graph& graph, CUgraphNode from_handle, CUgraphNode to_ha
     return from && to && from->graph == &graph && to->graph == &graph;
 }
 
-CUresult connect_one(Graph& graph, CUgraphNode from_handle, CUgraphNode to_handle, const EdgeData& data) {
+// Cycles are found when the graph is instantiated.
+CUresult connect_one(Graph& graph, CUgraphNode from_handle, CUgraphNode to_handle, const EdgeData* given) {
+    const EdgeData data = given ? *given : EdgeData{};
     std::shared_ptr<GraphNode> from, to;
     if (!ends_of_edge(graph, from_handle, to_handle, from, to) ||
         !is_known(data, type_of(*from->work), type_of(*to->work)))
         return CUDA_ERROR_INVALID_VALUE;
     auto& known = to->dependencies;
     if (std::find(known.begin(), known.end(), Edge{from.get(), data}) != known.end()) return CUDA_ERROR_INVALID_VALUE;
-    if (Graph::leads_to(*to, *from)) return CUDA_ERROR_INVALID_VALUE;  // a cycle
+    if (from == to) return CUDA_ERROR_INVALID_VALUE;
     graph.connect(*from, *to, data);
     return CUDA_SUCCESS;
 }
 
-CUresult disconnect_one(Graph& graph, CUgraphNode from_handle, CUgraphNode to_handle, const EdgeData& data) {
+// Whatever its data is, if the caller gives none.
+CUresult disconnect_one(Graph& graph, CUgraphNode from_handle, CUgraphNode to_handle, const EdgeData* data) {
     std::shared_ptr<GraphNode> from, to;
-    if (graph.has_memory || !ends_of_edge(graph, from_handle, to_handle, from, to)) return CUDA_ERROR_INVALID_VALUE;
+    if (graph.has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!ends_of_edge(graph, from_handle, to_handle, from, to)) return CUDA_ERROR_INVALID_VALUE;
     return graph.disconnect(*from, *to, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -84,7 +88,7 @@ CUresult for_each_edge(CUgraph handle, const CUgraphNode* from, const CUgraphNod
     return on_graph(handle, [&](Graph& graph) -> CUresult {
         if (count && (!from || !to)) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i)
-            if (CUresult error = one(graph, from[i], to[i], data ? data[i] : EdgeData{})) return error;
+            if (CUresult error = one(graph, from[i], to[i], data ? &data[i] : nullptr)) return error;
         return CUDA_SUCCESS;
     });
 }
@@ -101,7 +105,8 @@ CUresult cuGraphCreate(CUgraph* graph, unsigned flags) {
 
 CUresult cuGraphDestroy(CUgraph handle) {
     return on_graph(handle, [&](Graph& graph) -> CUresult {
-        if (graph.held || graph.is_captured()) return CUDA_ERROR_INVALID_VALUE;
+        if (graph.held) return CUDA_ERROR_INVALID_VALUE;
+        if (graph.is_captured()) return CUDA_ERROR_ILLEGAL_STATE;
         unlist(graph);
         return CUDA_SUCCESS;
     });
@@ -109,7 +114,8 @@ CUresult cuGraphDestroy(CUgraph handle) {
 
 CUresult cuGraphClone(CUgraph* copy, CUgraph handle) {
     return on_graph(handle, [&](Graph& graph) -> CUresult {
-        if (!copy || graph.is_unique()) return CUDA_ERROR_INVALID_VALUE;
+        if (!copy) return CUDA_ERROR_INVALID_VALUE;
+        if (graph.is_unique()) return CUDA_ERROR_NOT_SUPPORTED;
         *copy = clone(graph, true)->as<CUgraph>();
         return CUDA_SUCCESS;
     });
@@ -137,8 +143,8 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
     return on_node(handle, [&](GraphNode& node) -> CUresult {
         auto* kernel = node.work_as<KernelWork>();
-        if (node.graph->is_captured() || node.graph->has_memory || (kernel && kernel->launch.updatable))
-            return CUDA_ERROR_INVALID_VALUE;
+        if (node.graph->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+        if (node.graph->is_captured() || (kernel && kernel->launch.updatable)) return CUDA_ERROR_INVALID_VALUE;
         node.graph->remove(node);
         return CUDA_SUCCESS;
     });

@@ -94,8 +94,11 @@ CUresult instantiate(Graph& graph, cuuint64_t flags, std::shared_ptr<GraphExec>&
                      CUDA_GRAPH_INSTANTIATE_PARAMS& report) {
     report.hErrNode_out = nullptr;
     report.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (graph.is_captured()) return CUDA_ERROR_INVALID_VALUE;
-    if (graph.is_unique() && !graph.instance.expired()) return CUDA_ERROR_INVALID_VALUE;
+    if (graph.is_unique() && !graph.instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (graph.has_cycle()) {
+        report.result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (CUresult error = check_conditions(graph, report)) return error;
     Context* device_context = nullptr;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
@@ -112,12 +115,8 @@ CUresult launch_graph(GraphExec& exec, Stream& stream) {
     std::shared_ptr<Capture> capture;
     if (CUresult error = use_capture(stream, capture)) return error;
     if (capture) {
-        // The child is a copy.
-        if (exec.graph->is_unique() || !capture->graph->may_hold(*exec.graph)) return CUDA_ERROR_INVALID_VALUE;
-        auto child = clone(*exec.graph, true);
-        capture->graph->take(*child);
-        capture->add(stream, std::make_shared<NodeWork>(ChildWork{std::move(child)}));
-        return CUDA_SUCCESS;
+        capture->invalidated = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     auto plan = exec.plan();
     bool auto_free = exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;

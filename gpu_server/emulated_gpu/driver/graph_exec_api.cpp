@@ -1,6 +1,7 @@
 // Instances of graphs: making, launching and destroying them.
 #include "gpu_server/emulated_gpu/driver/graph_exec.hpp"
 
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
@@ -17,8 +18,9 @@ CUresult make_exec(CUgraphExec* out, CUgraph handle, cuuint64_t flags, CUDA_GRAP
         constexpr cuuint64_t never_both =
             CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
         report.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-        if (!out || (flags & ~instantiate_flags) || (flags & never_both) == never_both || graph.held)
-            return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe_locked()) return error;
+        if (!out || (flags & ~instantiate_flags) || (flags & never_both) == never_both) return CUDA_ERROR_INVALID_VALUE;
+        if (graph.held) return CUDA_ERROR_NOT_SUPPORTED;
         std::shared_ptr<GraphExec> exec;
         CUresult result = instantiate(graph, flags, exec, report);
         if (result == CUDA_SUCCESS) *out = exec->as<CUgraphExec>();
@@ -85,7 +87,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* er
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
     return on_exec(handle, [&](GraphExec& exec) -> CUresult {
         if (!flags) return CUDA_ERROR_INVALID_VALUE;
-        *flags = exec.flags;
+        *flags = exec.flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};  // which is not told
         return CUDA_SUCCESS;
     });
 }

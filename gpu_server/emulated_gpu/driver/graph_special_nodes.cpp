@@ -42,9 +42,9 @@ bool right_size(CUgraphConditionalNodeType type, unsigned size) {
 
 CUresult alloc_work(const Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given, Work& work) {
     const CUmemPoolProps& pool = given.poolProps;
-    if (pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
-        pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
+    if (pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     if (graph.moved) return CUDA_ERROR_INVALID_VALUE;
     Device* device = device_of(pool.location.id);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;

@@ -39,7 +39,8 @@ CUresult set_exec_child(CUgraphExec handle, CUgraphNode node, CUgraph child) {
         auto* work = mine.work_as<ChildWork>();
         auto graph = find<Graph>(child);
         CUgraphExecUpdateResultInfo ignored{};
-        if (!work || !graph || update_graph(*work->graph, *graph, ignored)) return CUDA_ERROR_INVALID_VALUE;
+        if (!work || !graph) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = update_graph(*work->graph, *graph, ignored)) return error;
         exec.changed();
         return CUDA_SUCCESS;
     });

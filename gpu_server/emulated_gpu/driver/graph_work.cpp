@@ -200,7 +200,7 @@ CUresult fill_work(const CUDA_MEMSET_NODE_PARAMS_v2& given, Work& work) {
 }
 
 CUresult value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& given, Work& work) {
-    if (given.flags || !given.count || given.count > value_operations_max || !given.paramArray)
+    if (given.flags || given.count > value_operations_max || (given.count && !given.paramArray))
         return CUDA_ERROR_INVALID_VALUE;
     Context* context = context_for(given.ctx);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -220,13 +220,16 @@ CUresult event_work(CUevent handle, Work& work) {
 
 CUresult child_work(Graph& parent, const CUDA_CHILD_GRAPH_NODE_PARAMS& given, Work& work) {
     auto graph = find<Graph>(given.graph);
-    if (!graph || graph->is_captured() || graph->conditional_nodes) return CUDA_ERROR_INVALID_VALUE;
+    if (!graph || graph->is_captured()) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->conditional_nodes) return CUDA_ERROR_NOT_SUPPORTED;
     if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
-        if (graph->has_memory || graph->has_updatable || !parent.may_hold(*graph)) return CUDA_ERROR_INVALID_VALUE;
+        if (graph->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
+        if (graph->has_updatable || !parent.may_hold(*graph)) return CUDA_ERROR_INVALID_VALUE;
         graph = clone(*graph, true);
     } else {
-        bool may = given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE && !graph->held && parent.may_hold(*graph);
+        bool may = given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE && parent.may_hold(*graph);
         if (!may) return CUDA_ERROR_INVALID_VALUE;
+        if (graph->held) return CUDA_ERROR_NOT_SUPPORTED;
         graph->moved = true;
     }
     parent.take(*graph);

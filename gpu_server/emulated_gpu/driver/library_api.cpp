@@ -6,8 +6,8 @@ using namespace tnr::emulated;
 
 namespace {
 
-CUresult register_library(Code code, CUlibrary* out, uint32_t registers_max) {
-    auto library = driver().registry.add(std::make_shared<Library>(std::move(code)));
+CUresult register_library(Code code, CUlibrary* out, uint32_t registers_max, CUresult unusable = CUDA_SUCCESS) {
+    auto library = driver().registry.add(std::make_shared<Library>(std::move(code), unusable));
     for (size_t i = 0; i < library->code->kernels().size(); ++i)
         library->kernels.push_back(driver().registry.add(std::make_shared<Kernel>(library, i, registers_max)));
     *out = library->as<CUlibrary>();
@@ -53,6 +53,11 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option* 
         Code code;
         std::string error;
         CUresult result = compile(image, code, error);
+        if (result == CUDA_ERROR_INVALID_PTX) {
+            say_once("cannot load code: " + error);
+            auto nothing = tnr::ptx::load(".version 7.0\n.target sm_75\n.address_size 64\n");
+            return nothing ? register_library(*nothing, library, no_register_limit, result) : result;
+        }
         fill_jit_logs(count, options, values, error);
         if (result != CUDA_SUCCESS) return result;
         return register_library(std::move(code), library, registers_wanted(count, options, values));
@@ -83,6 +88,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
     return on_library(handle, [&](Library& library) -> CUresult {
         if (!kernel || !name) return CUDA_ERROR_INVALID_VALUE;
+        if (library.unusable) return library.unusable;
         size_t index = kernel_index(*library.code, name);
         if (index == library.kernels.size()) return CUDA_ERROR_NOT_FOUND;
         *kernel = library.kernels[index]->as<CUkernel>();

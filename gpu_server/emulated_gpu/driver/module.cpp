@@ -80,6 +80,7 @@ void Module::unload() {
 }
 
 CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
+    if (unusable) return unusable;
     LockGuard lock(mutex_);
     auto here = instances_.find(&context);
     if (here == instances_.end() || !find<Module>(here->second->handle())) {  // or gone with a context that was reset

@@ -93,9 +93,12 @@ public:
 class Library : public Object, public std::enable_shared_from_this<Library> {
 public:
     static constexpr Kind kind_of = Kind::library;
-    explicit Library(Code compiled) : Object(kind_of), code(std::move(compiled)) {}
+    explicit Library(Code compiled, CUresult bad = CUDA_SUCCESS)
+        : Object(kind_of), code(std::move(compiled)), unusable(bad) {}
 
     const Code code;
+    const CUresult
+        unusable;  // what is wrong with its text, which NVIDIA's driver tells when it is first used; no code then
     std::vector<std::shared_ptr<Kernel>> kernels;  // fixed after loading
     // The library in this context, loaded when it is first asked for.
     CUresult instance(Context& context, std::shared_ptr<Module>& module);

@@ -46,9 +46,12 @@ CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
 }
 
 CUresult cuFuncSetSharedSize(CUfunction function, unsigned bytes) {
+    int most = 0;
+    (void)cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
     return change(function, [&](KeptLaunch& kept) {
-        kept.shared_bytes = bytes;
-        return true;
+        const bool fits = bytes <= static_cast<unsigned>(most);
+        if (fits) kept.shared_bytes = bytes;
+        return fits;
     });
 }
 

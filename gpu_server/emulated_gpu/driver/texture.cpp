@@ -255,9 +255,7 @@ CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<const 
     if (resource.resType != CU_RESOURCE_TYPE_ARRAY || resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
     auto array = find<Array>(resource.res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
-    // Programs of NVIDIA's write to levels of mipmaps that were not made for it.
-    bool made_for_it = array->is_level || array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST;
-    if (!made_for_it) return CUDA_ERROR_INVALID_VALUE;
+    // Whether it was made for it (CUDA_ARRAY3D_SURFACE_LDST) or not: NVIDIA's driver does not ask, either.
     image = std::make_shared<ptx::Image>(array->image);
     return CUDA_SUCCESS;
 }

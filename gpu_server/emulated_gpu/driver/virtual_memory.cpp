@@ -214,8 +214,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     return initialized([&]() -> CUresult {
-        if (flags || size == 0 || !aligned(size) || !aligned(address) || !aligned(offset))
-            return CUDA_ERROR_INVALID_VALUE;
+        if (flags || size == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!aligned(size) || !aligned(offset)) return CUDA_ERROR_NOT_SUPPORTED;
         auto physical = find<PhysicalMemory>(handle);
         auto multicast = find<Multicast>(handle);
         if (!physical && !multicast) return CUDA_ERROR_INVALID_VALUE;
@@ -225,8 +225,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         if (multicast) multicast->wait_for_team();
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
-        if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
-            return CUDA_ERROR_INVALID_VALUE;
+        const bool reserved = memory.within_reservation(address, size);
+        if (reserved && !aligned(address)) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!reserved || memory.any_mapping(address, size)) return CUDA_ERROR_INVALID_VALUE;
         // Of a multicast object nothing is there for ordinary accesses.
         if (physical && show(*physical, offset, address, size, PROT_NONE) == MAP_FAILED)
             return CUDA_ERROR_OUT_OF_MEMORY;
