@@ -66,8 +66,9 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
     return guarded("cuMemGetAllocationGranularity", [&]() -> CUresult {
         if (!granularity) return CUDA_ERROR_INVALID_VALUE;
         bool host = properties && on_host(properties->location.type);
-        if (auto result = check_properties(properties); result != CUDA_SUCCESS && !host) return result;
-        *granularity = find_device(host ? 0 : properties->location.id)->description.granularity_bytes;
+        auto result = check_properties(properties);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_DEVICE && !host) return result;
+        *granularity = find_device(result == CUDA_SUCCESS ? properties->location.id : 0)->description.granularity_bytes;
         return CUDA_SUCCESS;
     });
 }
@@ -157,12 +158,13 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
         {
             LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
-            if (!physical || flags != 0 || bytes == 0 || !may_be_mapped(address, bytes))
-                return CUDA_ERROR_INVALID_VALUE;
-            const uint64_t granularity = device_of_address(address)->memory->granularity();
-            const bool fits = (address | bytes | offset) % granularity == 0 && offset <= physical->bytes &&
-                              bytes <= physical->bytes - offset;
-            if (!fits) return CUDA_ERROR_NOT_SUPPORTED;
+            if (!physical || flags != 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+            auto* device = device_of_address(address);
+            const uint64_t granularity = device ? device->memory->granularity() : 1;
+            if ((address | bytes | offset) % granularity != 0) return CUDA_ERROR_NOT_SUPPORTED;
+            if (offset > physical->bytes || bytes > physical->bytes - offset)
+                return physical->multicast ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
             record.allocation = physical->number;
             multicast = physical->multicast;
             if (!multicast) device_of_address(address)->memory->sends().put(record);
@@ -186,6 +188,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
+            if (bytes != 0 && covered == 0 && may_be_mapped(address, bytes)) return CUDA_SUCCESS;  // nothing is
             if (bytes == 0 || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
             for (auto mapping = first; mapping != last; ++mapping) {
                 device_of_address(address)->memory->sends().put(
@@ -203,8 +206,9 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i)
-            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(wanted[i].location.id))
-                return CUDA_ERROR_INVALID_DEVICE;
+            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_DEVICE;
+        for (size_t i = 0; i < count; ++i)
+            if (!find_device(wanted[i].location.id)) return CUDA_ERROR_INVALID_VALUE;
         bool multicast = false;
         {
             LockGuard lock(mappings().mutex);

@@ -113,7 +113,8 @@ CUresult cuMemGetAllocationGranularity(size_t* size, const CUmemAllocationProp* 
             return CUDA_ERROR_INVALID_VALUE;
         // Of the host's memory, too, though cuMemCreate makes none.
         bool host = properties && on_host(properties->location.type);
-        if (CUresult error = check_properties(properties); error && !host) return error;
+        if (CUresult error = check_properties(properties); error && error != CUDA_ERROR_INVALID_DEVICE && !host)
+            return error;
         *size = physical_granularity;
         return CUDA_SUCCESS;
     });
@@ -214,17 +215,19 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
                   unsigned long long flags) {
     return initialized([&]() -> CUresult {
         if (flags || size == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!aligned(size) || !aligned(offset)) return CUDA_ERROR_NOT_SUPPORTED;
         auto physical = find<PhysicalMemory>(handle);
         auto multicast = find<Multicast>(handle);
         if (!physical && !multicast) return CUDA_ERROR_INVALID_VALUE;
         uint64_t bytes = physical ? physical->bytes : multicast->bytes();
-        bool fits = aligned(size) && aligned(address) && aligned(offset) && offset <= bytes && size <= bytes - offset;
-        if (multicast && fits) multicast->wait_for_team();
+        if (offset > bytes || size > bytes - offset)
+            return physical ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+        if (multicast) multicast->wait_for_team();
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
-        if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
-            return CUDA_ERROR_INVALID_VALUE;
-        if (!fits) return CUDA_ERROR_NOT_SUPPORTED;
+        const bool reserved = memory.within_reservation(address, size);
+        if (reserved && !aligned(address)) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!reserved || memory.any_mapping(address, size)) return CUDA_ERROR_INVALID_VALUE;
         // Of a multicast object nothing is there for ordinary accesses.
         if (physical && show(*physical, offset, address, size, PROT_NONE) == MAP_FAILED)
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -245,7 +248,9 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
         VirtualMemory& memory = VirtualMemory::get();
         {
             tnr::LockGuard lock(memory.mutex);
-            if (size == 0 || !memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+            const bool reserved = size != 0 && memory.within_reservation(address, size);
+            if (reserved && !memory.any_mapping(address, size)) return CUDA_SUCCESS;
+            if (!reserved || !memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
         }
         wait_for_everything();
         {
@@ -278,7 +283,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
         uint64_t granted = 0, revoked = 0;
         for (size_t i = 0; i < count; ++i) {
-            if (CUresult error = check_location(descriptions[i].location)) return error;
+            if (CUresult error = check_location(descriptions[i].location))
+                return error == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : error;
             uint64_t bit = uint64_t{1} << descriptions[i].location.id;
             if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 revoked |= bit;

@@ -372,7 +372,7 @@ TEST_CASE("multicast requests that make no sense are refused", "[multicast]") {
     REQUIRE(bind(team, memory) == CUDA_SUCCESS);
     CHECK(bind(team, memory) == CUDA_ERROR_INVALID_VALUE);  // something is there
 
-    CHECK(ask(wire::op_cuMemMap, address, 4 * step, uint64_t{0}, team) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(ask(wire::op_cuMemMap, address, 4 * step, uint64_t{0}, team) == CUDA_ERROR_INVALID_VALUE);
     CHECK(ask(wire::op_cuMemMap, uint64_t{1} << 21, step, uint64_t{0}, team) == CUDA_ERROR_INVALID_VALUE);
     REQUIRE(ask(wire::op_cuMemMap, address, 2 * step, uint64_t{0}, team) == CUDA_SUCCESS);
     CHECK(ask(wire::op_cuMemSetAccess, address, 2 * step, uint32_t{1}, uint32_t{3}) == CUDA_ERROR_INVALID_DEVICE);
