@@ -427,14 +427,17 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
     });
 }
 
-// The attributes that streams have, one after the other.
+// By the driver: NVIDIA's takes no value for a window of memory that was never set, as it tells it.
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream to, CUstream from) {
-    for (auto attribute : {CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY}) {
-        CUstreamAttrValue value{};
-        if (auto result = cuStreamGetAttribute(from, attribute, &value); result != CUDA_SUCCESS) return result;
-        if (auto result = cuStreamSetAttribute(to, attribute, &value); result != CUDA_SUCCESS) return result;
-    }
-    return CUDA_SUCCESS;
+    return guarded("cuStreamCopyAttributes", [&]() -> CUresult {
+        StreamRef target, source;
+        if (auto result = resolve_stream(to, target); result != CUDA_SUCCESS) return result;
+        if (auto result = resolve_stream(from, source); result != CUDA_SUCCESS) return result;
+        RemoteCall call(wire::CopyStreamAttributes<>{target.number, source.number});
+        call.use(target);
+        call.use(source);
+        return call.send();
+    });
 }
 
 }  // extern "C"

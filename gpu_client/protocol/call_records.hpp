@@ -264,6 +264,13 @@ struct SetStreamAttribute {
     StreamAttribute value{};
     auto fields() { return std::tie(stream, attribute, value); }
 };
+template <class Side = Numbers>
+struct CopyStreamAttributes {
+    static constexpr uint16_t op = op_cuStreamCopyAttributes;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Stream to{}, from{};
+    auto fields() { return std::tie(to, from); }
+};
 
 template <class Side = Numbers>
 struct CreateEvent {

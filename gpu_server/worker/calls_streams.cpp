@@ -91,6 +91,11 @@ static Answer set_attribute(WorkerSession&, Call&, const wire::SetStreamAttribut
     return driver().cuStreamSetAttribute(wanted.stream.handle, static_cast<CUstreamAttrID>(wanted.attribute), &value);
 }
 
+static Answer copy_attributes(WorkerSession&, Call&, const wire::CopyStreamAttributes<Resolved>& copy) {
+    if (!driver().cuStreamCopyAttributes) return CUDA_ERROR_NOT_SUPPORTED;
+    return driver().cuStreamCopyAttributes(copy.to.handle, copy.from.handle);
+}
+
 // What the driver's own thread runs when the stream reaches the client's function.
 struct HostFunction {
     HostFunctions& all;
@@ -121,6 +126,7 @@ void add_stream_calls(HandlerTable& table) {
     table.add<watch_stream>();
     table.add<get_attribute>();
     table.add<set_attribute>();
+    table.add<copy_attributes>();
     table.add<launch_host_function>();
     table.add<host_function_done>();
     table.add<query_and_watch_stream>();
