@@ -126,7 +126,7 @@ TEST_CASE("one memory mapped twice is seen at both addresses", "[address space]"
     CU_OK(cu.cuMemAddressFree(address, 2 * bytes));
 }
 
-TEST_CASE("physical memory is what is free, not addresses", "[address space]") {
+TEST_CASE("physical memory is what is free, not addresses", "[address space][full]") {
     Gpu gpu;
     size_t before = 0, reserved = 0, created = 0, total = 0;
     const size_t bytes = granularity(gpu) * ((size_t{64} << 20) / granularity(gpu));

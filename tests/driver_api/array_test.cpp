@@ -52,7 +52,7 @@ TEST_CASE("an array that cannot be is refused", "[array]") {
     CU_CHECK(cu.cuArrayGetPlane(&plane, flat, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("an array takes memory until it is destroyed", "[array]") {
+TEST_CASE("an array takes memory until it is destroyed", "[array][full]") {
     Gpu gpu;
     size_t before = 0, between = 0, after = 0, total = 0;
     CU_OK(cu.cuMemGetInfo(&before, &total));

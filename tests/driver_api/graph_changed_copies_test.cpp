@@ -165,7 +165,7 @@ TEST_CASE("copies of graphs inside a graph change with it", "[graph]") {
 }
 
 FRESH_PROCESS_TEST_CASE("a graph's copies from and to the host on a full GPU happen or are out of memory",
-                        "[graph][capture]") {
+                        "[graph][capture][full]") {
     Gpu gpu;
     Stream stream(CU_STREAM_NON_BLOCKING);
     const size_t bytes = size_t{64} << 20;

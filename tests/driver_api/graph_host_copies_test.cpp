@@ -374,7 +374,7 @@ TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][captu
 }
 
 // What a launch brings to the host goes through memory of the graph's context, which may be gone before the graph is.
-TEST_CASE("a graph that outlives its context frees no memory of the next one", "[graph]") {
+TEST_CASE("a graph that outlives its context frees no memory of the next one", "[graph][full]") {
     CU_OK(cu.cuInit(0));
     const size_t bytes = 5 << 20;  // has pages of its own
     std::vector<char> host(bytes);

@@ -261,7 +261,7 @@ TEST_CASE("launches of several graphs in one stream reserve memory once", "[grap
     CU_OK(cu.cuStreamSynchronize(other));
 }
 
-TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[graph]") {
+TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[graph][full]") {
     TrimmedGpu gpu;
     Stream stream;
     size_t free_bytes = 0, total = 0;
@@ -281,7 +281,7 @@ TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[
     CU_OK(cu.cuMemFree(address));
 }
 
-TEST_CASE("memory that was just freed is there for a launch that needs it", "[graph]") {
+TEST_CASE("memory that was just freed is there for a launch that needs it", "[graph][full]") {
     TrimmedGpu gpu;
     Stream stream;
     size_t free_bytes = 0, total = 0;
@@ -302,7 +302,7 @@ TEST_CASE("memory that was just freed is there for a launch that needs it", "[gr
     exec.run(stream);
 }
 
-TEST_CASE("a launch whose memory is not there fails", "[graph]") {
+TEST_CASE("a launch whose memory is not there fails", "[graph][full]") {
     TrimmedGpu gpu;
     Stream stream;
     Graph graph;

@@ -219,7 +219,7 @@ TEST_CASE("kernels take the address of pinned memory that nobody has mapped", "[
 
 // Across a network such memory takes as much of the GPU's. CatBoost takes 95 % of that before.
 FRESH_PROCESS_TEST_CASE("a launch with pinned memory on a full GPU works or says that it is full",
-                        "[host memory][mapped]") {
+                        "[host memory][mapped][full]") {
     Gpu gpu;
     if (!can_map(gpu)) return;
     Module module;

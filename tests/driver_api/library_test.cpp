@@ -162,7 +162,7 @@ TEST_CASE("what a library lacks is not found, and what is no library is refused"
              CUDA_ERROR_FILE_NOT_FOUND);
 }
 
-FRESH_PROCESS_TEST_CASE("a library whose variables find no room is loaded once there is some", "[library]") {
+FRESH_PROCESS_TEST_CASE("a library whose variables find no room is loaded once there is some", "[library][full]") {
     setenv("CUDA_MODULE_LOADING", "LAZY", 1);
     Gpu gpu;
     size_t free_bytes = 0, total = 0;

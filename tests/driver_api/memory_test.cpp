@@ -31,7 +31,7 @@ TEST_CASE("impossible allocations are refused at the call", "[memory]") {
     CU_CHECK(cu.cuMemAlloc(&address, size_t{1} << 60), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-TEST_CASE("memory runs out at the allocation that is too much, and freeing brings it back", "[memory]") {
+TEST_CASE("memory runs out at the allocation that is too much, and freeing brings it back", "[memory][full]") {
     Gpu gpu;
     size_t free_bytes = 0, total = 0;
     CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
@@ -52,7 +52,7 @@ TEST_CASE("memory runs out at the allocation that is too much, and freeing bring
     for (auto block : blocks) CU_OK(cu.cuMemFree(block));
 }
 
-TEST_CASE("free memory shrinks with an allocation and grows back", "[memory]") {
+TEST_CASE("free memory shrinks with an allocation and grows back", "[memory][full]") {
     Gpu gpu;
     const size_t bytes = size_t{64} << 20;
     size_t before = 0, during = 0, after = 0, total = 0, device_total = 0;
@@ -122,7 +122,7 @@ TEST_CASE("any address inside an allocation leads to its start and size", "[memo
     CU_CHECK(cu.cuMemGetAddressRange(&base, &size, 0x1000), CUDA_ERROR_NOT_FOUND);
 }
 
-TEST_CASE("threads that allocate at once are given all that there is", "[memory]") {
+TEST_CASE("threads that allocate at once are given all that there is", "[memory][full]") {
     Gpu gpu;
     size_t free_bytes = 0, total = 0;
     CU_OK(cu.cuMemGetInfo(&free_bytes, &total));

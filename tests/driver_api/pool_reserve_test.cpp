@@ -103,7 +103,7 @@ TEST_CASE("what a pool keeps is not called free", "[pool]") {
     CHECK(after == before);
 }
 
-TEST_CASE("what a pool keeps is there for an allocation that needs it", "[pool]") {
+TEST_CASE("what a pool keeps is there for an allocation that needs it", "[pool][full]") {
     Gpu gpu;
     Stream stream;
     Pool pool(gpu);
@@ -120,7 +120,7 @@ TEST_CASE("what a pool keeps is there for an allocation that needs it", "[pool]"
     CU_OK(cu.cuMemFree(address));
 }
 
-TEST_CASE("memory of a pool that was destroyed goes back when it is freed", "[pool]") {
+TEST_CASE("memory of a pool that was destroyed goes back when it is freed", "[pool][full]") {
     Gpu gpu;
     Stream stream;
     size_t free_bytes = 0, total = 0;
