@@ -11,6 +11,7 @@ void HostFunctions::run(uint64_t ticket) {
     {
         LockGuard lock(mutex_);
         running_.push_back(ticket);
+        reached_.notify_all();
     }
     start_(ticket);
     wait_until_done(ticket);
@@ -22,6 +23,7 @@ void HostFunctions::run_again(const std::function<void(uint64_t)>& start) {
         LockGuard lock(mutex_);
         run = wire::first_number_of_worker + ++last_run_;
         running_.push_back(run);
+        reached_.notify_all();
     }
     start(run);
     wait_until_done(run);
@@ -36,6 +38,11 @@ void HostFunctions::done(uint64_t ticket) {
     LockGuard lock(mutex_);
     std::erase(running_, ticket);
     done_.notify_all();
+}
+
+void HostFunctions::wait_for_running() {
+    LockGuard lock(mutex_);
+    while (running_.empty()) reached_.wait(mutex_);
 }
 
 bool HostFunctions::any_running() {

@@ -27,13 +27,14 @@ public:
     // Call it when the client has run the function. Tickets that are not running are ignored.
     void done(uint64_t ticket) TNR_EXCLUDES(mutex_);
     bool any_running() TNR_EXCLUDES(mutex_);
+    void wait_for_running() TNR_EXCLUDES(mutex_);
 
 private:
     void wait_until_done(uint64_t number) TNR_EXCLUDES(mutex_);
 
     std::function<void(uint64_t)> start_;
     Mutex mutex_;
-    Condition done_;
+    Condition done_, reached_;
     uint64_t last_run_ TNR_GUARDED_BY(mutex_) = 0;
     std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
 };

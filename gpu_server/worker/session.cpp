@@ -28,6 +28,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
       host_functions([this](uint64_t ticket) { start_host_function(ticket); }),
+      understudy(*link, host_functions),
       link_(std::move(link)),
       generated_(wire::op_max + 1, nullptr) {
     fill_generated_handlers(generated_.data());
@@ -67,7 +68,7 @@ std::string WorkerSession::serve() {
     while (reason_.empty()) {
         wire::Batch batch;
         auto patience = busy.look_within(profiler.look_within(presence.next_look()), !held_back_);
-        auto event = link_->receive(batch, patience);
+        auto event = understudy.receive(batch, patience);
         if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
         react(event, std::move(batch));
         if (supervisor.overtaken()) return leave_to_another();
@@ -123,16 +124,7 @@ void WorkerSession::say_goodbye(const std::string& why) {
 
 void WorkerSession::take(wire::Batch&& batch) {
     auto hold = std::make_shared<BatchHold>(*link_, std::move(batch));
-    // News that a host function is done never queues: a driver call may already wait for it, or begin to before this
-    // batch's turn comes. Only a running one can be done.
-    if (host_functions.any_running()) {
-        wire::RecordReader reader(hold->batch.records);
-        for (wire::Record record; reader.next(record);) {
-            wire::HostFunctionDone done;
-            wire::Reader in(record.payload);
-            if (record.op == done.op && wire::read(in, done)) host_functions.done(done.ticket);
-        }
-    }
+    hear_ends(host_functions, hold->batch);
     auto records = hold->batch.records;
     backlog_.push_back({std::move(hold), wire::RecordReader(records)});
 }
@@ -154,6 +146,7 @@ void WorkerSession::work_off() {
         }
         // This process, or all of its node, may have been stopped for a while between any two records.
         if (supervisor.overtaken()) return;
+        understudy.moves_on();
         dispatch(record, bulk, now.hold);
     }
 }

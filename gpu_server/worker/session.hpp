@@ -39,6 +39,7 @@
 #include "gpu_server/worker/staging.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
 #include "gpu_server/worker/tasks.hpp"
+#include "gpu_server/worker/understudy.hpp"
 #include "gpu_server/worker/watches.hpp"
 
 namespace tnr::worker {
@@ -132,6 +133,7 @@ public:
     Downloads downloads;
     Watches watches;
     HostFunctions host_functions;
+    Understudy understudy;  // its link's receiver
     SeenByFunctions seen_by_functions;
     ContextUses context_uses;
 

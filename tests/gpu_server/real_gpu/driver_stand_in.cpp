@@ -5,6 +5,7 @@
 //   exclusive  nobody may make a context          scarce     most of the memory cannot be had
 //   divided    the GPU is a MIG slice             forgetful  memory does not keep what is written to it
 //   vanished   GPUs are found at the start, and gone when one is to be used
+//   patient    code is loaded once no stream stands at a host function any more, as NVIDIA's driver does
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,10 +13,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -102,4 +106,43 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
     auto result = EMULATED(cuMemAlloc_v2)(address, bytes);
     if (result == CUDA_SUCCESS) given += bytes;
     return result;
+}
+
+namespace {
+struct HostFunctions {
+    std::mutex mutex;
+    std::condition_variable none;
+    int standing = 0;
+};
+HostFunctions& host_functions() {
+    static auto* all = new HostFunctions;
+    return *all;
+}
+struct HostFunction {
+    CUhostFn run;
+    void* data;
+};
+}  // namespace
+
+EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn run, void* data) {
+    {
+        std::lock_guard lock(host_functions().mutex);
+        ++host_functions().standing;
+    }
+    const auto run_and_tell = [](void* given) {
+        std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(given));
+        function->run(function->data);
+        std::lock_guard lock(host_functions().mutex);
+        if (--host_functions().standing == 0) host_functions().none.notify_all();
+    };
+    return EMULATED(cuLaunchHostFunc)(stream, run_and_tell, new HostFunction{run, data});
+}
+
+EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* compiler, void** compiler_values,
+                                  unsigned compiler_count, CUlibraryOption* options, void** values, unsigned count) {
+    std::unique_lock lock(host_functions().mutex);
+    host_functions().none.wait(lock, [] { return !shall("patient") || host_functions().standing == 0; });
+    lock.unlock();
+    return EMULATED(cuLibraryLoadData)(library, code, compiler, compiler_values, compiler_count, options, values,
+                                       count);
 }

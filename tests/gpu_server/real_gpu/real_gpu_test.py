@@ -44,6 +44,34 @@ print("ready", hex(word.value), flush=True)
 sys.stdin.read()
 """
 
+# Loads code while a stream stands at a host function: what JAX does in its first computation.
+LOADS_MEANWHILE = """
+import ctypes, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+context, stream, module = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+def call(name, *values):
+    code = getattr(cuda, name)(*values)
+    assert code == 0, (name, code)
+entered, leave = threading.Event(), threading.Event()
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def function(_):
+    entered.set()
+    leave.wait()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+for _ in range(3):
+    entered.clear(), leave.clear()
+    call("cuStreamCreate", ctypes.byref(stream), 1)
+    call("cuLaunchHostFunc", stream, function, None)
+    entered.wait()
+    threading.Timer(0.2, leave.set).start()  # by when the worker is inside its driver
+    call("cuModuleLoadData", ctypes.byref(module), b".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry k() { ret; }\\0")
+    call("cuStreamSynchronize", stream)
+    call("cuCtxSynchronize")
+print("loaded", flush=True)
+"""
+
 GPU, SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 NO_PEER = 5  # NVML_P2P_STATUS_NOT_SUPPORTED
 
@@ -333,6 +361,11 @@ class RealGpu(unittest.TestCase):
     def test_a_gpu_that_has_vanished_is_out_of_order(self):
         node = self.node(shall="vanished")
         node.wait_for_log(r"out of order: .*the driver does not show this GPU any more")
+
+    def test_a_host_function_ends_while_the_driver_waits_for_it(self):
+        done = subprocess.run([sys.executable, "-c", LOADS_MEANWHILE], stdout=subprocess.PIPE, text=True, timeout=TEST_LIMIT_S,
+                              env=self.node(shall="patient").client())
+        self.assertEqual((done.returncode, done.stdout), (0, "loaded\n"))
 
     def test_a_divided_gpu_is_not_served(self):
         node = Node(self.folder, shall="divided")
