@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <mqueue.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -23,7 +22,6 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,8 +34,8 @@
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/channel.hpp"
-#include "gpu_server/supervisor/worker_ports.hpp"
 #include "gpu_server/worker/limits.hpp"
+#include "inside.hpp"
 
 using tnr::UniqueFd;
 using namespace tnr::worker;
@@ -53,40 +51,6 @@ struct Folder {
     ~Folder() { std::filesystem::remove_all(path); }
     std::string path;
 };
-
-// In a child: what `attempt` returns, 100 when the sandbox could not be entered, 128 + n for a signal.
-int inside(const SandboxOptions& options, bool as_root, const std::function<int()>& attempt) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        signal(SIGABRT, SIG_DFL);
-        if (!as_root && geteuid() == 0 && (setresgid(4242, 4242, 4242) != 0 || setresuid(4242, 4242, 4242) != 0))
-            _exit(101);
-        prctl(PR_SET_DUMPABLE, 1);  // as after exec: giving up root has cleared it
-        auto entered = enter_sandbox(options);
-        _exit(entered ? attempt() : 100);
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-// The errno of a call that failed, 0 of one that did not.
-int errno_of(long result) {
-    return result < 0 ? errno : 0;
-}
-
-bool namespaces_work(bool as_root) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (!as_root && geteuid() == 0 && setresuid(4242, 4242, 4242) != 0) _exit(1);
-        if (unshare(as_root ? CLONE_NEWNS | CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET) != 0) _exit(1);
-        // Ubuntu's AppArmor lets an ordinary user have namespaces that nothing can be mounted in.
-        _exit(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0);
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return status == 0;
-}
 
 }  // namespace
 
@@ -120,19 +84,6 @@ TEST_CASE("no network, no programs, no other processes", "[sandbox]") {
               abort();
               return 0;
           }) == 128 + SIGABRT);  // a crash still is one
-}
-
-// As the supervisor starts workers: the first process of its own ids.
-static int as_first_process(const std::function<void()>& act) {
-    auto pid = static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-    if (pid == 0) {
-        for (int number : {SIGABRT, SIGILL}) signal(number, SIG_DFL);  // Catch's handlers
-        act();
-        _exit(0);
-    }
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 TEST_CASE("the first process of its ids ends by its own abort() and by faults, and is a user of its own", "[sandbox]") {
@@ -304,114 +255,6 @@ TEST_CASE("control groups of others are not seen", "[sandbox]") {
     REQUIRE_FALSE(std::filesystem::is_empty("/sys/fs/cgroup"));
     CHECK(inside({}, as_root, [] { return std::filesystem::is_empty("/sys/fs/cgroup") ? 7 : 0; }) == 7);
     CHECK(inside({}, as_root, [] { return std::filesystem::exists("/sys/devices/system/cpu") ? 7 : 0; }) == 7);
-}
-
-TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {
-    UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), out(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(listen(listener.get(), 4) == 0);
-    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    CHECK(inside({}, true, [&] {
-              return errno_of(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address));
-          }) == EPERM);
-    CHECK(inside({}, true, [&] {
-              return errno_of(
-                  sendto(out.get(), "x", 1, MSG_FASTOPEN, reinterpret_cast<sockaddr*>(&address), sizeof address));
-          }) == EPERM);
-    CHECK(inside({}, true, [&] {
-              ifreq interface {};
-              interface.ifr_ifindex = 1;
-              return errno_of(ioctl(out.get(), SIOCGIFNAME, &interface));
-          }) == EPERM);
-    CHECK(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);  // as it could outside
-}
-
-// What a worker could do to its listener, done outside: the sandbox lets it bind, for the driver's local socket.
-TEST_CASE("a worker's listener keeps its port", "[sandbox]") {
-    sockaddr_in elsewhere{};
-    elsewhere.sin_family = AF_INET;
-    elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    tnr::server::WorkerPorts ports("127.0.0.1", {});
-    tnr::server::Endpoint endpoint;
-    auto listener = ports.take(endpoint);
-    REQUIRE(listener);
-    REQUIRE(listen(listener->get(), 4) == 0);
-    REQUIRE(shutdown(listener->get(), SHUT_RDWR) == 0);
-    CHECK(errno_of(bind(listener->get(), reinterpret_cast<sockaddr*>(&elsewhere), sizeof elsewhere)) == EINVAL);
-}
-
-TEST_CASE("where the kernel has a say in it, no TCP socket is bound or connected inside", "[sandbox]") {
-    constexpr long create_ruleset = 444, with_network = 4;  // Landlock's, and its version
-    if (syscall(create_ruleset, nullptr, 0, 1) < with_network) return;
-    sockaddr_in anywhere{};
-    anywhere.sin_family = AF_INET;
-    const UniqueFd closed(socket(AF_INET, SOCK_STREAM, 0));  // as an accepted one is, once its other end has gone
-    CHECK(inside({}, true, [&] {
-              return errno_of(bind(closed.get(), reinterpret_cast<sockaddr*>(&anywhere), sizeof anywhere));
-          }) == EACCES);
-}
-
-// NVIDIA's driver listens at a local socket. What it sends itself is in no list of what a worker holds.
-TEST_CASE("a local socket can be listened at, and reaches nobody", "[sandbox]") {
-    bool as_root = GENERATE(true, false);
-    CAPTURE(as_root);
-    static sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    std::strcpy(name.sun_path + 1, "tnr-sandbox-test");
-    static auto* const where = reinterpret_cast<sockaddr*>(&name);
-    CHECK(inside({}, as_root, [] {
-              const int server = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-              return bind(server, where, sizeof name) == 0 && listen(server, 4) == 0 ? 0 : errno;
-          }) == 0);
-    CHECK(inside({}, as_root, [] {
-              const int server = socket(AF_UNIX, SOCK_SEQPACKET, 0), client = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-              if (bind(server, where, sizeof name) != 0 || listen(server, 4) != 0) return 1000;
-              return errno_of(connect(client, where, sizeof name));
-          }) == EPERM);
-    const auto to_itself = [](const std::function<long(int)>& send) {
-        const int own = socket(AF_UNIX, SOCK_DGRAM, 0);
-        return bind(own, where, sizeof name) == 0 ? errno_of(send(own)) : 1000;
-    };
-    static msghdr message{};
-    message.msg_name = where;
-    message.msg_namelen = sizeof name;
-    static mmsghdr messages{message, 0};
-    CHECK(inside({}, as_root, [&] {
-              return to_itself([](int own) { return sendto(own, "x", 1, 0, where, sizeof name); });
-          }) == EPERM);
-    CHECK(inside({}, as_root, [&] { return to_itself([](int own) { return sendmsg(own, &message, 0); }); }) == EPERM);
-    CHECK(inside({}, as_root, [&] { return to_itself([](int own) { return sendmmsg(own, &messages, 1, 0); }); }) ==
-          EPERM);
-}
-
-TEST_CASE("messages go to the supervisor alone, by a descriptor that nothing takes the place of", "[sandbox]") {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
-    SandboxOptions options;
-    options.control_socket = ends[0];
-    const auto fails = [&](const std::function<long()>& attempt) {
-        return inside(options, true, [&] { return errno_of(attempt()); });
-    };
-    static char byte = 'x';
-    static iovec piece{&byte, 1};
-    static msghdr message{};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    CHECK(fails([&] { return sendmsg(ends[0], &message, 0); }) == 0);
-    CHECK(fails([&] { return sendmsg(dup(ends[0]), &message, 0); }) == EPERM);
-    CHECK(fails([&] { return close(ends[0]); }) == EPERM);
-    CHECK(fails([&] { return close_range(static_cast<unsigned>(ends[0]), ~0U, 0); }) == EPERM);
-    CHECK(fails([&] { return close_range(0, static_cast<unsigned>(ends[0]), 0); }) == EPERM);
-    CHECK(fails([&] { return close_range(static_cast<unsigned>(ends[0]) + 1, ~0U, 0); }) == 0);
-    CHECK(fails([&] { return dup2(ends[1], ends[0]); }) == EPERM);
-    CHECK(fails([&] { return dup3(ends[1], ends[0], O_CLOEXEC); }) == EPERM);
-    CHECK(fails([&] { return close(ends[1]); }) == 0);
-    close(ends[0]);
-    close(ends[1]);
 }
 
 TEST_CASE("the filesystem is empty but for libraries, and only /tmp can be written", "[sandbox]") {
