@@ -6,6 +6,7 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -97,6 +98,22 @@ static void keep_rights_over_exec() {
     __builtin_unreachable();
 }
 
+// May a user namespace of ours have a /proc of its own? Not where parts of the one we see are covered (containers cover some):
+// the kernel would show them. Without it a process with ids of its own has no folder there, and NVIDIA's driver does not start.
+static bool may_have_own_proc() {
+    static const bool may = [] {
+        const auto pid = fork_into(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS);
+        if (pid == 0) {
+            const bool mounted =
+                syscall(SYS_mount, "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
+            syscall(SYS_exit_group, mounted ? 0 : 1);
+        }
+        int status = 1;
+        return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+    }();
+    return may;
+}
+
 Result<Child> start_child(const ChildPlan& plan) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -117,6 +134,7 @@ Result<Child> start_child(const ChildPlan& plan) {
     std::vector<unsigned long> tries{0};
     if (plan.own_process_ids) tries = {CLONE_NEWPID, CLONE_NEWPID | CLONE_NEWUSER, 0};
     for (auto namespaces : tries) {
+        if (namespaces & CLONE_NEWUSER && !may_have_own_proc()) continue;
         pid_t pid = fork_into(namespaces);
         if (pid == 0) become(becoming, namespaces);
         if (pid > 0) return Child{pid, std::move(ours)};

@@ -28,8 +28,8 @@ struct ChildPlan {
     std::vector<std::string> environment;  // NAME=value, all there is
     int listen_fd = -1;                    // what descriptor 4 shall be
     int error_fd = STDERR_FILENO;          // what stderr shall be
-    // Process ids of its own: it sees and reaches no process but what it starts. Where the system refuses that (a
-    // container that may not), it is started without.
+    // Process ids of its own: it sees and reaches no process but what it starts. Where the system refuses that, or a /proc
+    // that goes with them (containers do, to who is not root), it is started without.
     bool own_process_ids = false;
 };
 

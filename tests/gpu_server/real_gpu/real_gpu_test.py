@@ -126,11 +126,11 @@ def uuids():
 class Node:
     """A server on the stand-ins, and what its machine sees."""
 
-    def __init__(self, folder, shall="", nvml=None, **environment):
+    def __init__(self, folder, shall="", nvml=None, inside=(), **environment):
         self.folder = folder
         self.facts = os.path.join(folder, "nvml")
         self.tell_nvml([])
-        command = [ARGUMENTS.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
+        command = [*inside, ARGUMENTS.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
                    "--state", os.path.join(folder, "server"), "--driver", ARGUMENTS.driver, "--nvml", nvml or ARGUMENTS.nvml]
         environment = dict(with_server.environment_for_sanitizers(), TNR_NVML_STAND_IN=self.facts,
                            TNR_WORKER_STAND_IN=shall, **environment)
@@ -366,6 +366,17 @@ class RealGpu(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", LOADS_MEANWHILE], stdout=subprocess.PIPE, text=True, timeout=TEST_LIMIT_S,
                               env=self.node(shall="patient").client())
         self.assertEqual((done.returncode, done.stdout), (0, "loaded\n"))
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs to be root, to become somebody else in a container")
+    def test_a_container_that_covers_parts_of_proc(self):
+        """The kernel lets nobody but root mount a /proc there, so workers have no process ids of their own."""
+        os.chmod(self.folder, 0o777)
+        covered = "mount -t tmpfs tmpfs /proc/bus && exec setpriv --reuid 4242 --regid 4242 --clear-groups \"$0\" \"$@\""
+        node = self.node(inside=("unshare", "--mount", "sh", "-c", covered))
+        program = node.run()
+        self.ready(program)
+        self.end(program)
+        self.assertNotIn("lacks: namespaces", node.log())
 
     def test_a_divided_gpu_is_not_served(self):
         node = Node(self.folder, shall="divided")
