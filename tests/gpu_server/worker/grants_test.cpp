@@ -80,8 +80,9 @@ TEST_CASE("a client cannot map more than the supervisor grants", "[maps]") {
         CHECK(mapped >= gpu_bytes / 2);
         CHECK(free_bytes() >= reserve_bytes);  // the driver would have had more
         unmap_all(address, mapped, unmap);     // and every time it comes back, once
-        CHECK(ask(unmap, address, step) != CUDA_SUCCESS);
+        (void)ask(unmap, address, step);       // where nothing is mapped any more NVIDIA's driver says that it is done
     }
+    CHECK(map_all(address) <= gpu_bytes - reserve_bytes);
 }
 
 TEST_CASE("memory that is made without being mapped counts, too, until it is released and unmapped", "[makes]") {
