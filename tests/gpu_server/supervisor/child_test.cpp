@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,9 +57,15 @@ int as_ordinary_user(const std::function<bool()>& test) {
     return WEXITSTATUS(status);
 }
 
-// Some containers and kernels give an ordinary user no namespaces.
+// Some containers and kernels give an ordinary user no namespaces, or no /proc that goes with them.
 bool users_get_namespaces() {
-    return as_ordinary_user([] { return unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0; }) == 0;
+    return as_ordinary_user([] {
+               if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) != 0) return false;
+               const pid_t first = fork();
+               if (first == 0) _exit(mount("proc", "/proc", "proc", 0, nullptr) == 0 ? 0 : 1);
+               int status = 1;
+               return waitpid(first, &status, 0) == first && status == 0;
+           }) == 0;
 }
 
 }  // namespace
