@@ -33,8 +33,8 @@ struct EndCapture {
     static constexpr auto way = CallWay::sync;
     typename Side::Stream stream{};
     NewNumber graph = 0;
-    uint8_t discard =
-        0;  // nobody is to have a graph that it has made: the capture is spoilt, or the program takes none
+    // Nobody is to have a graph that it has made: the capture is spoilt, or the program takes none.
+    uint8_t discard = 0;
     auto fields() { return std::tie(stream, graph, discard); }
     struct Reply {
         uint64_t graph = 0;

@@ -347,14 +347,12 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     write_file("/proc/self/oom_score_adj", std::to_string(ended_first_score));
     auto groups = device_groups(options);
 
-    bool offline = unshare(CLONE_NEWNET) == 0;
-    bool namespaces = offline;
-    if (!offline) {  // not root, or the root of a container, who may less; and there was no namespace to start in
+    bool namespaces = unshare(CLONE_NEWNET) == 0;
+    if (!namespaces) {  // not root, or the root of a container, who may less; and there was no namespace to start in
         namespaces = enter_user_namespace();
         if (namespaces) root = false;  // of that one only
         if (!namespaces) miss(missing, "namespaces");
-        offline = namespaces && unshare(CLONE_NEWNET) == 0;
-        if (namespaces && !offline) miss(missing, "an empty network");
+        if (namespaces && unshare(CLONE_NEWNET) != 0) miss(missing, "an empty network");
     }
     if (namespaces && unshare(CLONE_NEWIPC) != 0) miss(missing, "its own shared memory");
     bool jailed = false;

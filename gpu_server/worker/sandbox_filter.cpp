@@ -205,8 +205,14 @@ Result<> filter_system_calls(int control_socket) {
     // (host_memory.hpp). Messages go to the supervisor alone, by a descriptor that nothing else can take the place of.
     program.deny(SYS_socketpair, EAFNOSUPPORT);
     const auto control = static_cast<uint32_t>(control_socket);
-    program.when(SYS_sendto, [&] { program.refuse_unless_null(4, EPERM); });
-    program.when(SYS_sendmsg, [&] { program.refuse_unless_argument(0, control, EPERM); });
+    program.when(SYS_sendto, [&] {
+        program.refuse_unless_null(4, EPERM);
+        program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM);  // a send that connects
+    });
+    program.when(SYS_sendmsg, [&] {
+        program.refuse_unless_argument(0, control, EPERM);
+        program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM);
+    });
     program.deny(SYS_sendmmsg);
     if (control_socket >= 0) {
         program.when(SYS_close, [&] { program.refuse_if_argument(0, control, EPERM); });
@@ -219,9 +225,6 @@ Result<> filter_system_calls(int control_socket) {
     program.when(SYS_setsockopt, [&] {
         for (uint32_t tells : {SO_PASSCRED, so_passpidfd}) program.refuse_if_argument(2, tells, EPERM);
     });
-    // A send that connects.
-    program.when(SYS_sendto, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
-    program.when(SYS_sendmsg, [&] { program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM); });
 
     // TIOCSTI pushes characters into a terminal's input. The others tell of the host's network, which a connection that was
     // accepted belongs to.

@@ -45,21 +45,6 @@ CUresult check_legacy(Stream& stream, bool spoil) {
     return result;
 }
 
-CUresult unsafe() {
-    CUresult result = CUDA_SUCCESS;
-    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return result;
-    for (Capture* capture : captures()) {
-        bool mine = capture->thread == std::this_thread::get_id();
-        bool forbids =
-            mine ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                 : thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-        if (!forbids) continue;
-        capture->invalidated = true;
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    return result;
-}
-
 CUresult spoil(Capture& capture, CUresult error) {
     capture.invalidated = true;
     return error;
@@ -255,14 +240,25 @@ CUresult refuse_unsafe() {
 }
 
 CUresult refuse_unsafe_locked() {
-    return unsafe();
+    CUresult result = CUDA_SUCCESS;
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return result;
+    for (Capture* capture : captures()) {
+        bool mine = capture->thread == std::this_thread::get_id();
+        bool forbids =
+            mine ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                 : thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if (!forbids) continue;
+        capture->invalidated = true;
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return result;
 }
 
 CUresult refuse_wait(Stream& stream) {
     if (!going_on) return CUDA_SUCCESS;
     LockGuard lock(graph_mutex());
     if (CUresult error = unsupported(stream)) return error;
-    return unsafe();
+    return refuse_unsafe_locked();
 }
 
 CUresult refuse_wait(Context& context) {
@@ -273,7 +269,7 @@ CUresult refuse_wait(Context& context) {
         if (std::any_of(capture->branches.begin(), capture->branches.end(),
                         [&](const auto& branch) { return &branch.first->context == &context; }))
             result = spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return result ? result : unsafe();
+    return result ? result : refuse_unsafe_locked();
 }
 
 CUresult refuse_wait(Event& event) {
@@ -286,7 +282,7 @@ CUresult refuse_wait(Event& event) {
     }
     if (!going_on && !was_captured) return CUDA_SUCCESS;
     LockGuard lock(graph_mutex());
-    if (!was_captured) return unsafe();
+    if (!was_captured) return refuse_unsafe_locked();
     if (!capture || !captures().contains(capture.get())) return CUDA_ERROR_INVALID_VALUE;  // it has ended
     return spoil(*capture, CUDA_ERROR_CAPTURED_EVENT);
 }

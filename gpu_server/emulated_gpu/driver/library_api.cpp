@@ -141,11 +141,8 @@ CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handl
     return result;
 }
 
-CUresult cuLibraryGetUnifiedFunction(void** function, CUlibrary handle, const char* name) {
-    return on_library(handle, [&](Library&) -> CUresult {
-        (void)function, (void)name;
-        return CUDA_ERROR_INVALID_VALUE;
-    });
+CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary handle, const char*) {
+    return on_library(handle, [](Library&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {

@@ -97,8 +97,8 @@ public:
         : Object(kind_of), code(std::move(compiled)), unusable(bad) {}
 
     const Code code;
-    const CUresult
-        unusable;  // what is wrong with its text, which NVIDIA's driver tells when it is first used; no code then
+    // What is wrong with its text, which NVIDIA's driver tells when it is first used; no code then.
+    const CUresult unusable;
     std::vector<std::shared_ptr<Kernel>> kernels;  // fixed after loading
     // The library in this context, loaded when it is first asked for.
     CUresult instance(Context& context, std::shared_ptr<Module>& module);

@@ -46,10 +46,8 @@ CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
 }
 
 CUresult cuFuncSetSharedSize(CUfunction function, unsigned bytes) {
-    int most = 0;
-    (void)cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
     return change(function, [&](KeptLaunch& kept) {
-        const bool fits = bytes <= static_cast<unsigned>(most);
+        const bool fits = bytes <= shared_bytes_optin;
         if (fits) kept.shared_bytes = bytes;
         return fits;
     });
