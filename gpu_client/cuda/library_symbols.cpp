@@ -9,8 +9,9 @@
 
 namespace tnr::cuda {
 
-// Each more takes the memory of one more copy for a moment.
-static constexpr int places_tried_max = 128;
+// Each more takes the memory of one more copy for a moment. Modules need pages of their own here, of which the driver fills one
+// with eight: this is enough for some 70 modules with managed variables.
+static constexpr int places_tried_max = 512;
 
 // CUDA_ERROR_ALREADY_MAPPED where the program has something at the address, which the driver has chosen.
 static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {

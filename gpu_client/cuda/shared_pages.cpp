@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -29,7 +30,9 @@ constexpr int tries_max = 10'000;
 
 class SharedPages {
 public:
-    CUresult add(std::shared_ptr<SharedRange> range) TNR_EXCLUDES(mutex_);
+    // `show` gives the range its pages. That is not done where another range is: a page cannot belong to two.
+    CUresult add(std::shared_ptr<SharedRange> range, const std::function<CUresult(SharedRange&)>& show)
+        TNR_EXCLUDES(mutex_);
     bool remove(uint64_t host, bool fetch) TNR_EXCLUDES(mutex_);
     void forget_work_of(uint64_t context) TNR_EXCLUDES(mutex_);
     CUresult attach(uint64_t host, uint64_t stream, bool from_host_only) TNR_EXCLUDES(mutex_);
@@ -95,13 +98,14 @@ SharedPages& pages() {
 
 // ---- what there is ----
 
-CUresult SharedPages::add(Range range) {
+CUresult SharedPages::add(Range range, const std::function<CUresult(SharedRange&)>& show) {
     LockGuard lock(mutex_);
     auto next = ranges_.lower_bound(range->address);
     const uint64_t end = range->address + range->states.size() * page_bytes();
     bool overlaps = next != ranges_.end() && next->first < end;
     if (next != ranges_.begin()) overlaps |= std::prev(next)->second->contains(range->address);
     if (overlaps) return CUDA_ERROR_ALREADY_MAPPED;
+    if (auto result = show(*range); result != CUDA_SUCCESS) return result;
     held_.push_back(range);
     ranges_[range->address] = std::move(range);
     return CUDA_SUCCESS;
@@ -371,20 +375,20 @@ CUresult share_pages(const Context& context, const SharedMemory& memory, uint64_
     range->transfers = transfers;
     const size_t count = (range->lead + memory.bytes + page_bytes() - 1) / page_bytes();
     const uint64_t all = count * page_bytes();
-    bool own = memory.kind == SharedKind::registered;
-    range->view = own ? view_of_program_pages(range->address, all) : view_of_fresh_pages(range->address, all);
-    if (!range->view) return own ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
     range->states.assign(count, PageState::fresh);
     range->arriving.assign(count, false);
     range->held = true;
     serve_faults(serve_fault);
     expect_faults(range->address, all);
-    // A variable has a value before anybody touches it: from here on other threads can fault.
-    if (memory.kind == SharedKind::variable) {
-        keep_serving();
-        range->take_all();
-    }
-    return pages().add(std::move(range));
+    const bool variable = memory.kind == SharedKind::variable, own = memory.kind == SharedKind::registered;
+    if (variable) keep_serving();
+    return pages().add(std::move(range), [&](SharedRange& made) -> CUresult {
+        made.view = own ? view_of_program_pages(made.address, all) : view_of_fresh_pages(made.address, all);
+        if (!made.view) return own ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+        // A variable has a value before anybody touches it: from here on other threads can fault.
+        if (variable) made.take_all();
+        return CUDA_SUCCESS;
+    });
 }
 
 // The program's own memory: whole pages, and what is left at either end.

@@ -22,9 +22,10 @@ CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_
 }
 
 CUresult place_on_device(Device& device, uint64_t size, Allocation like, uint64_t& address) {
-    // A page holds nothing beside managed memory: programs have it page by page.
-    uint64_t begin = like.type == MemoryType::managed ? device.arena.allocate(granules(size), managed_alignment)
-                                                      : device.arena.allocate(granules(size));
+    // A page holds nothing beside managed memory: programs have it page by page. Variables lie closer to each other.
+    uint64_t begin = like.type == MemoryType::managed && !like.in_module
+                         ? device.arena.allocate(granules(size), managed_alignment)
+                         : device.arena.allocate(granules(size));
     if (!begin) return CUDA_ERROR_OUT_OF_MEMORY;
     like.begin = begin;
     like.size = size;

@@ -7,7 +7,7 @@
 
 namespace tnr::emulated {
 
-// The managed variables side by side in pages of their own.
+// The managed variables side by side. Other modules' may be in the same page, as NVIDIA's driver seems to place them.
 CUresult Module::place_managed(Allocation like, std::vector<uint64_t>& addresses) {
     uint64_t bytes = 0;
     for (const ptx::Global& global : code->globals()) {
@@ -18,7 +18,6 @@ CUresult Module::place_managed(Allocation like, std::vector<uint64_t>& addresses
         bytes += std::max<uint64_t>(global.size, 1);
     }
     if (addresses.empty()) return CUDA_SUCCESS;
-    bytes = (bytes + managed_alignment - 1) / managed_alignment * managed_alignment;
     like.type = MemoryType::managed;
     uint64_t block = 0;  // where the first one is
     if (CUresult error = allocate_device(context.device, bytes, like, block)) return error;
