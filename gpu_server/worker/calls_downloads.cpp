@@ -95,48 +95,14 @@ static Answer copy_later(WorkerSession& session, Call& call, const Source& sourc
     return std::nullopt;
 }
 
-// Holds a stream back until the pump has read what the stream's later work may overwrite.
-class Gate {
-public:
-    // The stream waits from here on. If this fails the copy must not be made: later work might overwrite its source.
-    static CUresult close(std::shared_ptr<Gate> gate, CUstream stream) {
-        auto* held = new std::shared_ptr<Gate>(std::move(gate));
-        auto result = driver().cuLaunchHostFunc(stream, wait, held);
-        if (result != CUDA_SUCCESS) delete held;
-        return result;
-    }
-    void open() TNR_EXCLUDES(mutex_) {
-        LockGuard lock(mutex_);
-        open_ = true;
-        opened_.notify_all();
-    }
-    bool is_open() TNR_EXCLUDES(mutex_) {
-        LockGuard lock(mutex_);
-        return open_;
-    }
-
-private:
-    static void wait(void* data) {
-        std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
-        (*held)->wait_until_open();
-    }
-    void wait_until_open() TNR_EXCLUDES(mutex_) {
-        LockGuard lock(mutex_);
-        while (!open_) opened_.wait(mutex_);
-    }
-    Mutex mutex_;
-    Condition opened_;
-    bool open_ TNR_GUARDED_BY(mutex_) = false;
-};
-
 struct Pump {
     WorkerSession& session;
     Source source;
     CUcontext context;
     ContextUses::Use use;
-    SharedEvent ready;           // the stream has reached the copy
-    std::shared_ptr<Gate> gate;  // null: the program waits for the copy
-    uint64_t copy;               // its number in session.downloads, if there is a gate
+    SharedEvent ready;                  // the stream has reached the copy
+    std::shared_ptr<Gates::Gate> gate;  // null: the program waits for the copy
+    uint64_t copy;                      // its number in session.downloads, if there is a gate
     uint64_t number;
     uint16_t op;
 
@@ -196,8 +162,9 @@ static Answer pump(WorkerSession& session, Call& call, const Source& source, CUs
               call.number, call.op};
     // A program that waits for the copy needs no gate: it puts nothing behind the copy meanwhile.
     if (!program_waits) {
-        pump.gate = std::make_shared<Gate>();
-        if (auto result = Gate::close(pump.gate, stream); result != CUDA_SUCCESS) return failed(call, result);
+        session.understudy.stream_will_stand();
+        auto result = session.gates.close(pump.context, stream, pump.gate);
+        if (result != CUDA_SUCCESS) return failed(call, result);
         pump.copy = session.downloads.begin([gate = pump.gate] { return gate->is_open(); });
     }
     session.waiting.run([pump = std::move(pump)]() mutable { pump.run(); });

@@ -133,7 +133,7 @@ using SeenList = wire::List<wire::SeenMemory, wire::seen_memory_max>;
 // With what it sees of `seen`, coming after `before`, and the answer that says so.
 CUresult make_function(WorkerSession& session, Call& call, uint64_t ticket, const SeenList& seen,
                        const std::vector<CUgraphNode>& before, std::unique_ptr<GraphFunction>& made) {
-    session.understudy.host_function_comes();
+    session.understudy.stream_will_stand();
     made = std::make_unique<GraphFunction>(GraphFunction{session, session.current(), ticket});
     std::vector<SeenPart> parts;
     Ancestors ancestors;

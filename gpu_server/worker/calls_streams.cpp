@@ -107,7 +107,7 @@ static void run_in_client(void* data) {
 }
 
 static Answer launch_host_function(WorkerSession& session, Call&, const wire::LaunchHostFunction<Resolved>& launch) {
-    session.understudy.host_function_comes();
+    session.understudy.stream_will_stand();
     auto function = std::make_unique<HostFunction>(HostFunction{session.host_functions, launch.ticket});
     auto result = driver().cuLaunchHostFunc(launch.stream.handle, run_in_client, function.get());
     if (result == CUDA_SUCCESS) (void)function.release();  // run_in_client owns it now

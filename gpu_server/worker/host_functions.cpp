@@ -11,7 +11,6 @@ void HostFunctions::run(uint64_t ticket) {
     {
         LockGuard lock(mutex_);
         running_.push_back(ticket);
-        reached_.notify_all();
     }
     start_(ticket);
     wait_until_done(ticket);
@@ -23,26 +22,24 @@ void HostFunctions::run_again(const std::function<void(uint64_t)>& start) {
         LockGuard lock(mutex_);
         run = wire::first_number_of_worker + ++last_run_;
         running_.push_back(run);
-        reached_.notify_all();
     }
     start(run);
     wait_until_done(run);
 }
 
 void HostFunctions::wait_until_done(uint64_t number) {
-    LockGuard lock(mutex_);
-    while (std::find(running_.begin(), running_.end(), number) != running_.end()) done_.wait(mutex_);
+    standing_.begins();
+    {
+        LockGuard lock(mutex_);
+        while (std::find(running_.begin(), running_.end(), number) != running_.end()) done_.wait(mutex_);
+    }
+    standing_.ends();
 }
 
 void HostFunctions::done(uint64_t ticket) {
     LockGuard lock(mutex_);
     std::erase(running_, ticket);
     done_.notify_all();
-}
-
-void HostFunctions::wait_for_running() {
-    LockGuard lock(mutex_);
-    while (running_.empty()) reached_.wait(mutex_);
 }
 
 bool HostFunctions::any_running() {

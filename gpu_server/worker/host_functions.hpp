@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_server/worker/standing.hpp"
 
 namespace tnr::worker {
 
@@ -17,7 +18,8 @@ class HostFunctions {
 public:
     // `start` has the client run the function with this ticket. It is called on a thread of the driver, so it must
     // neither call the driver nor block.
-    explicit HostFunctions(std::function<void(uint64_t ticket)> start) : start_(std::move(start)) {}
+    HostFunctions(std::function<void(uint64_t ticket)> start, Standing& standing)
+        : start_(std::move(start)), standing_(standing) {}
 
     // Called by the driver when the stream reaches the function. Blocks until done(ticket).
     void run(uint64_t ticket) TNR_EXCLUDES(mutex_);
@@ -27,14 +29,14 @@ public:
     // Call it when the client has run the function. Tickets that are not running are ignored.
     void done(uint64_t ticket) TNR_EXCLUDES(mutex_);
     bool any_running() TNR_EXCLUDES(mutex_);
-    void wait_for_running() TNR_EXCLUDES(mutex_);
 
 private:
     void wait_until_done(uint64_t number) TNR_EXCLUDES(mutex_);
 
     std::function<void(uint64_t)> start_;
+    Standing& standing_;
     Mutex mutex_;
-    Condition done_, reached_;
+    Condition done_;
     uint64_t last_run_ TNR_GUARDED_BY(mutex_) = 0;
     std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
 };

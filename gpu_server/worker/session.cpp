@@ -27,8 +27,8 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
       exchange(supervisor),
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
-      host_functions([this](uint64_t ticket) { start_host_function(ticket); }),
-      understudy(*link, host_functions),
+      host_functions([this](uint64_t ticket) { start_host_function(ticket); }, standing),
+      understudy(*link, outbox, host_functions, standing),
       link_(std::move(link)),
       generated_(wire::op_max + 1, nullptr) {
     fill_generated_handlers(generated_.data());

@@ -25,6 +25,7 @@
 #include "gpu_server/worker/downloads.hpp"
 #include "gpu_server/worker/ended_streams.hpp"
 #include "gpu_server/worker/exchange.hpp"
+#include "gpu_server/worker/gates.hpp"
 #include "gpu_server/worker/graph_memory.hpp"
 #include "gpu_server/worker/host_functions.hpp"
 #include "gpu_server/worker/images.hpp"
@@ -37,6 +38,7 @@
 #include "gpu_server/worker/profiler.hpp"
 #include "gpu_server/worker/shared_events.hpp"
 #include "gpu_server/worker/staging.hpp"
+#include "gpu_server/worker/standing.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
 #include "gpu_server/worker/tasks.hpp"
 #include "gpu_server/worker/understudy.hpp"
@@ -132,7 +134,9 @@ public:
     PrintCapture prints;
     Downloads downloads;
     Watches watches;
+    Standing standing;
     HostFunctions host_functions;
+    Gates gates{standing};
     Understudy understudy;  // its link's receiver
     SeenByFunctions seen_by_functions;
     ContextUses context_uses;

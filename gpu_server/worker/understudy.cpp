@@ -24,7 +24,7 @@ void hear_ends(HostFunctions& functions, const wire::Batch& batch) {
     }
 }
 
-void Understudy::host_function_comes() {
+void Understudy::stream_will_stand() {
     std::call_once(started_, [this] { std::thread([this] { watch(); }).detach(); });
 }
 
@@ -39,6 +39,7 @@ wire::Link::Event Understudy::receive(wire::Batch& batch, std::chrono::milliseco
         heard_.pop_front();
     }
     receiver_.store(Receiver::nobody, std::memory_order_release);
+    receiver_.notify_all();  // costs nothing while nobody waits in watch()
     return event;
 }
 
@@ -56,7 +57,8 @@ void Understudy::take_back() {
 
 void Understudy::watch() {
     while (true) {
-        functions_.wait_for_running();
+        standing_.wait_for_any();
+        receiver_.wait(Receiver::dispatcher);  // one that waits for records is not stuck
         const auto turn = turn_.load(std::memory_order_relaxed);
         std::this_thread::sleep_for(stuck_after);
         if (turn_.load(std::memory_order_relaxed) == turn) step_in();
@@ -64,13 +66,14 @@ void Understudy::watch() {
 }
 
 void Understudy::step_in() {
-    auto expected = Receiver::nobody;  // a dispatcher that waits for records is not stuck
+    auto expected = Receiver::nobody;  // it may wait for records by now
     if (!receiver_.compare_exchange_strong(expected, Receiver::understudy, std::memory_order_acquire)) return;
-    while (!wanted_back_ && functions_.any_running()) {
+    while (!wanted_back_ && standing_.any()) {
         wire::Batch batch;
         const auto event = link_.receive(batch, looks_up_every);
         if (event == wire::Link::Event::timeout) continue;
         if (event == wire::Link::Event::batch) hear_ends(functions_, batch);
+        outbox_.credit_arrived();
         heard_.push_back({event, std::move(batch)});
     }
     receiver_.store(Receiver::nobody, std::memory_order_release);

@@ -5,42 +5,32 @@
 //   exclusive  nobody may make a context          scarce     most of the memory cannot be had
 //   divided    the GPU is a MIG slice             forgetful  memory does not keep what is written to it
 //   vanished   GPUs are found at the start, and gone when one is to be used
-//   patient    code is loaded once no stream stands at a host function any more, as NVIDIA's driver does
-#include <cuda.h>
-#include <dlfcn.h>
+//   patient    what waits for host functions is as in patient_driver.cpp; thorough: and waits for all else
+//   mib=NUMBER memory of each GPU, for suites that need some
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
-static bool shall(const char* word) {
-    const char* words = getenv("TNR_WORKER_STAND_IN");
-    return words && std::strstr(words, word);
-}
+#include "driver_stand_in.hpp"
 
 // Two GPUs with little memory: all of it is overwritten after every claim.
 __attribute__((constructor)) static void configure() {
     setenv("TNR_EMULATED_GPUS", "h100:2", 1);
-    setenv("TNR_EMULATED_MEMORY_MIB", shall("scarce") ? "640" : "64", 1);
+    static constexpr std::string_view number = "mib=";
+    const char* mib = shall(number.data());
+    setenv("TNR_EMULATED_MEMORY_MIB",
+           mib               ? std::to_string(std::atoi(mib + number.size())).c_str()
+           : shall("scarce") ? "640"
+                             : "64",
+           1);
 }
-
-template <class Function>
-static Function* emulated(const char* name) {
-    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-#define EMULATED(function) emulated<decltype(function)>(#function)
 
 static std::string setting(const char* name) {
     const char* value = getenv(name);
@@ -102,54 +92,9 @@ EXPORT CUresult cuDeviceGetCount(int* count) {
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
     constexpr size_t scarce_bytes_max = size_t{64} << 20;
     static size_t given = 0;
+    wait_for_streams();
     if (shall("scarce") && given + bytes > scarce_bytes_max) return CUDA_ERROR_OUT_OF_MEMORY;
     auto result = EMULATED(cuMemAlloc_v2)(address, bytes);
     if (result == CUDA_SUCCESS) given += bytes;
     return result;
-}
-
-namespace {
-struct HostFunctions {
-    std::mutex mutex;
-    std::condition_variable none;
-    int standing = 0;
-};
-HostFunctions& host_functions() {
-    static auto* all = new HostFunctions;
-    return *all;
-}
-struct HostFunction {
-    CUhostFn run;
-    void* data;
-};
-
-// A graph's runs at each launch.
-void stand_and_run(void* given) {
-    auto& all = host_functions();
-    {
-        std::lock_guard lock(all.mutex);
-        ++all.standing;
-    }
-    auto& function = *static_cast<HostFunction*>(given);
-    function.run(function.data);
-    std::lock_guard lock(all.mutex);
-    if (--all.standing == 0) all.none.notify_all();
-}
-}  // namespace
-
-EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn run, void* data) {
-    if (!shall("patient")) return EMULATED(cuLaunchHostFunc)(stream, run, data);
-    static auto* const all = new std::deque<HostFunction>;
-    static std::mutex mutex;
-    std::lock_guard lock(mutex);
-    return EMULATED(cuLaunchHostFunc)(stream, stand_and_run, &all->emplace_back(HostFunction{run, data}));
-}
-
-EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* compiler, void** compiler_values,
-                                  unsigned compiler_count, CUlibraryOption* options, void** values, unsigned count) {
-    std::unique_lock lock(host_functions().mutex);
-    host_functions().none.wait(lock, [] { return !shall("patient") || host_functions().standing == 0; });
-    lock.unlock();
-    return EMULATED(cuLibraryLoadData)(library, code, compiler, compiler_values, compiler_count, options, values,
-                                       count);
 }

@@ -44,11 +44,12 @@ print("ready", hex(word.value), flush=True)
 sys.stdin.read()
 """
 
-# Loads code while a stream stands at a host function: what JAX does in its first computation.
-LOADS_MEANWHILE = """
+# Programs that keep a stream busy and call the driver meanwhile.
+MEANWHILE = """
 import ctypes, threading
 cuda = ctypes.CDLL("libcuda.so.1")
-context, stream, module = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+context, stream, copying, module = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+device, pinned = ctypes.c_uint64(), ctypes.c_void_p()
 def call(name, *values):
     code = getattr(cuda, name)(*values)
     assert code == 0, (name, code)
@@ -57,19 +58,51 @@ entered, leave = threading.Event(), threading.Event()
 def function(_):
     entered.set()
     leave.wait()
+def load():
+    call("cuModuleLoadData", ctypes.byref(module), b".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry k() { ret; }\\0")
+def copy():
+    call("cuMemcpyDtoHAsync_v2", pinned, device, size, copying)
+def check_copy():
+    assert ctypes.string_at(pinned, size.value) == bytes([7]) * size.value
 call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
+call("cuStreamCreate", ctypes.byref(stream), 1)
+call("cuStreamCreate", ctypes.byref(copying), 1)
+size = ctypes.c_size_t(32 << 20)  # more than may be on its way at once
+call("cuMemAlloc_v2", ctypes.byref(device), size)
+call("cuMemAllocHost_v2", ctypes.byref(pinned), size)
+call("cuMemsetD8_v2", device, ctypes.c_ubyte(7), size)
+call("cuCtxSynchronize")
+"""
+
+# What JAX does in its first computation.
+LOADS_BESIDE_FUNCTION = MEANWHILE + """
 for _ in range(3):
     entered.clear(), leave.clear()
-    call("cuStreamCreate", ctypes.byref(stream), 1)
     call("cuLaunchHostFunc", stream, function, None)
     entered.wait()
     threading.Timer(0.2, leave.set).start()  # by when the worker is inside its driver
-    call("cuModuleLoadData", ctypes.byref(module), b".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry k() { ret; }\\0")
+    load()
     call("cuStreamSynchronize", stream)
     call("cuCtxSynchronize")
-print("loaded", flush=True)
+"""
+
+COPIES_BESIDE_FUNCTION = MEANWHILE + """
+call("cuLaunchHostFunc", stream, function, None)
+entered.wait()
+copy()
+call("cuStreamSynchronize", copying)
+check_copy()
+leave.set()
+call("cuCtxSynchronize")
+"""
+
+LOADS_BESIDE_COPY = MEANWHILE + """
+copy()
+load()
+call("cuCtxSynchronize")
+check_copy()
 """
 
 GPU, SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
@@ -362,10 +395,18 @@ class RealGpu(unittest.TestCase):
         node = self.node(shall="vanished")
         node.wait_for_log(r"out of order: .*the driver does not show this GPU any more")
 
+    def run_to_end(self, program, shall):
+        done = subprocess.run([sys.executable, "-c", program], timeout=TEST_LIMIT_S, env=self.node(shall=shall).client())
+        self.assertEqual(done.returncode, 0)
+
     def test_a_host_function_ends_while_the_driver_waits_for_it(self):
-        done = subprocess.run([sys.executable, "-c", LOADS_MEANWHILE], stdout=subprocess.PIPE, text=True, timeout=TEST_LIMIT_S,
-                              env=self.node(shall="patient").client())
-        self.assertEqual((done.returncode, done.stdout), (0, "loaded\n"))
+        self.run_to_end(LOADS_BESIDE_FUNCTION, "patient")
+
+    def test_a_long_copy_needs_no_turn_among_the_host_functions(self):
+        self.run_to_end(COPIES_BESIDE_FUNCTION, "patient")
+
+    def test_a_long_copy_goes_on_while_the_driver_waits_for_it(self):
+        self.run_to_end(LOADS_BESIDE_COPY, "patient thorough")
 
     @unittest.skipUnless(os.geteuid() == 0, "needs to be root, to become somebody else in a container")
     def test_a_container_that_covers_parts_of_proc(self):
