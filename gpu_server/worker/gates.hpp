@@ -1,7 +1,7 @@
 // Gates: where a stream is held back until a copy to the client has read what the stream's later work may overwrite.
 //
-// A stream waits there for a word in memory, not in a host function: NVIDIA's driver runs one of those at a time, for all
-// streams, so ours would stand behind one of the client's.
+// A stream waits there for a word in memory, not in a host function. A driver may run those one after the other, whatever
+// streams they are in, and NVIDIA's seems to do so: ours would stand behind one of the client's.
 #pragma once
 
 #include <atomic>
