@@ -72,7 +72,8 @@ TEST_CASE("a context counts as used until the last of its uses ends", "[worker]"
 
 TEST_CASE("a host function runs until word of its own end comes", "[worker]") {
     std::promise<uint64_t> started;
-    HostFunctions functions([&](uint64_t ticket) { started.set_value(ticket); });
+    Standing standing;
+    HostFunctions functions([&](uint64_t ticket) { started.set_value(ticket); }, standing);
     CHECK_FALSE(functions.any_running());
     std::atomic<bool> returned{false};
     std::thread driver([&] {
@@ -86,6 +87,7 @@ TEST_CASE("a host function runs until word of its own end comes", "[worker]") {
     functions.done(7);
     driver.join();
     CHECK_FALSE(functions.any_running());
+    CHECK_FALSE(standing.any());
 }
 
 TEST_CASE("waiting threads take tasks in order and are no more than allowed", "[worker]") {
