@@ -37,12 +37,12 @@ class TestGpu(unittest.TestCase):
         return done, out
 
     def test_everything_runs_from_the_bundle(self):
-        done, out = self.run_it("--only", "driver_suite,differential,libraries,steps", "--delay", "0,1")
+        done, out = self.run_it("--only", "driver_suite,differential,libraries,frameworks,starts,steps", "--delay", "0,1")
         self.assertEqual(done.returncode, 0, done.stdout)
         for line in ("passed   driver suite, local", "passed   driver suite, remoted", "passed   differential, remoted",
-                     "measured driver: 0 ms"):
+                     "measured starts: init", "measured driver: 0 ms"):
             self.assertIn(line, done.stdout)
-        for what in ("cublas", "cufft", "cudnn", "torch train-eager", "torch infer-graph"):  # skipped, mostly, but never silently
+        for what in ("cublas", "cufft", "cudnn", "torch", "jax", "torch train-eager", "torch infer-graph"):  # skipped, mostly, but never silently
             self.assertRegex(done.stdout, rf"(?m)^(passed|skipped|measured) +{what}\b")
         with open(os.path.join(out, "steps.json")) as file:
             loop = json.load(file)["loops"][0]
@@ -58,6 +58,25 @@ class TestGpu(unittest.TestCase):
             os.rename(proxy + ".away", proxy)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("FAILED   steps", done.stdout)
+
+    def test_a_check_with_other_bits_is_named(self):
+        script = os.path.join(self.unpacked, "tests", "gpu_machine", "torch_checks.py")
+        os.rename(script, script + ".away")
+        with open(script, "w") as file:
+            file.write("import ctypes, json\n"
+                       "ours = hasattr(ctypes.CDLL('libcuda.so.1'), 'cuTnrRoundTrips')\n"
+                       "for name, found in {'same': 'a', 'other': 'b' if ours else 'c', 'gone': 'd'}.items():\n"
+                       "    if not (ours and name == 'gone'): print(json.dumps({'check': name, 'result': found}))\n"
+                       "print(json.dumps({'check': 'broken', 'error': 'by itself'}))\n")
+        try:
+            done, _ = self.run_it("--only", "frameworks")
+        finally:
+            os.rename(script + ".away", script)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("FAILED   torch: 1 of 3 checks give the same bits", done.stdout)
+        self.assertIn("other: b, c by itself", done.stdout)
+        self.assertIn("gone: not reached", done.stdout)
+        self.assertNotIn("broken", done.stdout)
 
     def test_without_a_driver_it_says_so(self):
         done = subprocess.run([TEST_GPU, "--build", ARGUMENTS.build, "--driver", "/nowhere/libcuda.so.1", "--only", "driver_suite",
