@@ -239,6 +239,10 @@ void add_user_limit(CLI::App& user, Result<>& result) {
     command->add_option("name", options->name, "As `user list` names them")->required();
     command->add_option("--gpus", options->gpus, "GPUs at once, of all types together; 0: as many as there are")
         ->check(CLI::Range(0, 1'000'000));
+    command
+        ->add_option("--device-memory", options->device_memory,
+                     "Memory of each GPU that a machine of theirs may use, such as 16G; 0: all there is")
+        ->type_name("SIZE");
     command->add_option("--weight", options->weight, "Of two that wait, one with 2 gets twice as much (at first: 1)")
         ->check(CLI::Range(0.01, 100.0));
     command

@@ -34,7 +34,8 @@ constexpr const char* keys_schema = R"(
 // What a folder of before lacks: table, column, its type. Each has a default: a node of an older build, in the same pool,
 // goes on to write rows without it. So the statements here name their columns, and a change of a row keeps the others.
 constexpr const char* later_columns[][3] = {{"limits", "priority", "INTEGER NOT NULL DEFAULT 0"},
-                                            {"limits", "operator", "INTEGER NOT NULL DEFAULT 0"}};
+                                            {"limits", "operator", "INTEGER NOT NULL DEFAULT 0"},
+                                            {"limits", "device_memory_max", "INTEGER"}};
 
 // What came after the first version.
 Result<> prepare(sqlite3* database) {
@@ -134,26 +135,32 @@ public:
     Result<> set_limits(const std::string& account, const UserLimits& limits) override {
         LockGuard lock(mutex_);
         if (!exists(account)) return no_account(account);
-        return Statement(database_.get(),
-                         "INSERT INTO limits (account, gpus_max, weight_percent, priority, operator) "
-                         "VALUES (?, nullif(?, -1), ?, ?, ?) ON CONFLICT (account) DO UPDATE SET "
-                         "gpus_max = excluded.gpus_max, weight_percent = excluded.weight_percent, "
-                         "priority = excluded.priority, operator = excluded.operator",
-                         {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t{std::llround(limits.weight * 100)},
-                          int64_t{limits.priority}, int64_t{limits.is_operator}})
+        return Statement(
+                   database_.get(),
+                   "INSERT INTO limits (account, gpus_max, weight_percent, priority, operator, device_memory_max) "
+                   "VALUES (?, nullif(?, -1), ?, ?, ?, nullif(?, -1)) ON CONFLICT (account) DO UPDATE SET "
+                   "gpus_max = excluded.gpus_max, weight_percent = excluded.weight_percent, "
+                   "priority = excluded.priority, operator = excluded.operator, "
+                   "device_memory_max = excluded.device_memory_max",
+                   {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t{std::llround(limits.weight * 100)},
+                    int64_t{limits.priority}, int64_t{limits.is_operator},
+                    limits.device_memory_max ? static_cast<int64_t>(*limits.device_memory_max) : -1})
             .run("setting limits");
     }
 
     Result<UserLimits> limits(const std::string& account) override {
         LockGuard lock(mutex_);
         UserLimits limits;
-        Statement row(database_.get(),
-                      "SELECT gpus_max, weight_percent, priority, operator FROM limits WHERE account = ?", {account});
+        Statement row(
+            database_.get(),
+            "SELECT gpus_max, weight_percent, priority, operator, device_memory_max FROM limits WHERE account = ?",
+            {account});
         if (row.next()) {
             if (!row.is_null(0)) limits.gpus_max = static_cast<int>(row.number(0));
             limits.weight = static_cast<double>(row.number(1)) / 100;
             limits.priority = static_cast<int>(row.number(2));
             limits.is_operator = row.number(3) != 0;
+            if (!row.is_null(4)) limits.device_memory_max = static_cast<uint64_t>(row.number(4));
         }
         if (row.failed()) return database_error(database_.get(), "looking up limits");
         return limits;

@@ -38,6 +38,7 @@ struct UserLimits {
     double weight = 1;            // of two that wait, one with 2 gets twice as much
     int priority = 0;             // who has a higher one gets the next GPU, whatever was used before
     bool is_operator = false;
+    std::optional<uint64_t> device_memory_max = {};  // bytes of each of its GPUs that a claim may use
 
     // "1 GPU at once", "2 GPUs at once", "all GPUs".
     std::string gpus_in_words() const {

@@ -72,10 +72,15 @@ Result<> Claims::check_wish(const GpuWish& wish) const {
                  "the pool has " + std::to_string(total) + " " + wish.gpu + ", not " + std::to_string(wish.count)};
 }
 
-Claim* Claims::find(const Caller& caller, const std::string& gpu) {
+Claim* Claims::find(const Caller& caller, const std::string& gpu) const {
     for (auto& claim : claims_)
         if (claim->belongs_to(caller) && claim->owner == caller.owner() && claim->gpu == gpu) return claim.get();
     return nullptr;
+}
+
+uint64_t Claims::device_memory_max(const Caller& caller, const std::string& gpu) const {
+    if (auto* claim = find(caller, gpu)) return claim->device_memory_max;
+    return options_.limits(caller.account).device_memory_max.value_or(UINT64_MAX);
 }
 
 bool Claim::soon_over() const {
@@ -151,6 +156,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->public_key = caller.public_key;
     claim->gpus = in_order(claim->owner, wish.gpu);
     claim->gpus.resize(static_cast<size_t>(wish.count));
+    claim->device_memory_max = options_.limits(claim->account).device_memory_max.value_or(UINT64_MAX);
     claim->began_ms = now_ms();
     std::string devices;
     for (int index : claim->gpus) devices += (devices.empty() ? "" : ",") + gpus_.at(index).found.uuid;
@@ -160,6 +166,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     for (int index : claim->gpus) {
         last_claims_[index] = claim->id;
         described_.erase(index);
+        gpus_.at(index).memory.limit_claim(claim->device_memory_max);
     }
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));

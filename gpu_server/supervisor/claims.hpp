@@ -121,7 +121,8 @@ struct Claim {
     std::string owner;       // of all its sessions
     std::string public_key;  // likewise; empty when plain
     std::vector<int> gpus;
-    int64_t began_ms = 0;  // by the calendar
+    uint64_t device_memory_max = UINT64_MAX;  // bytes of each GPU, as its user's limit was when it began
+    int64_t began_ms = 0;                     // by the calendar
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
     int64_t fence = 0;               // the pool's number for it; 0: the pool does not know of it yet, so nothing begins
@@ -160,6 +161,8 @@ public:
     void describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
+    // Bytes of each GPU that the caller's claim may use, or would.
+    uint64_t device_memory_max(const Caller& caller, const std::string& gpu) const;
     void release(const Caller& caller, const std::string& why);
     // Ends the claims of keys that are not whose they were, and refuses what they wait for.
     using IsStillOf =
@@ -262,7 +265,7 @@ private:
                      std::optional<EventLoop::Clock::time_point> waits_since = {});
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
-    Claim* find(const Caller& caller, const std::string& gpu);  // the claim that a session of the caller joins
+    Claim* find(const Caller& caller, const std::string& gpu) const;  // the claim that a session of the caller joins
     // Why a claim with fewer GPUs cannot serve this wish; nothing where there is none.
     std::optional<Error> too_few(const Caller& caller, const GpuWish& wish);
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);

@@ -118,6 +118,7 @@ json written(const Claim& claim) {
             {"owner", claim.owner},
             {"public_key", claim.public_key},
             {"gpus", claim.gpus},
+            {"device_memory_max", claim.device_memory_max},
             {"began_ms", claim.began_ms},
             {"fence", claim.fence},
             {"keep", claim.keep},
@@ -134,6 +135,7 @@ Result<std::unique_ptr<Claim>> claim_from(const json& told, const FindWorker& fi
     told.at("owner").get_to(claim->owner);
     told.at("public_key").get_to(claim->public_key);
     told.at("gpus").get_to(claim->gpus);
+    claim->device_memory_max = told.value("device_memory_max", UINT64_MAX);
     told.at("began_ms").get_to(claim->began_ms);
     told.at("fence").get_to(claim->fence);
     told.at("keep").get_to(claim->keep);
@@ -199,6 +201,7 @@ Result<> Claims::check_gpus() {
 
 // Its worker may be dead by now: then that is noticed as of any other.
 void Claims::resume(Claim& claim) {
+    for (int index : claim.gpus) gpus_.at(index).memory.limit_claim(claim.device_memory_max);
     for (auto& session : claim.sessions) {
         for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.grant(session.granted_bytes[i]);
         session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });

@@ -176,7 +176,7 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
                               {"operator", caller.is_operator},
                               {"time", now_ms() / 1000}});
         case Op::types:
-            return reply(types());
+            return reply(types(caller));
         case Op::describe:
             return claims_.describe(caller, wish, reply);
         case Op::session:
@@ -239,7 +239,7 @@ static json per_hour(const GpuPrice& price) {
     return static_cast<double>(*price.micros_per_hour) / 1e6;
 }
 
-Result<json> Handler::types() {
+Result<json> Handler::types(const Caller& caller) {
     json list = json::array();
     auto types = pool_.types_elsewhere();
     for (auto& type : gpus_.types()) {
@@ -259,7 +259,7 @@ Result<json> Handler::types() {
                         {"total", count.total},
                         {"free", count.free},
                         {"together", std::max(gpus_.count(type), elsewhere[type].most)},
-                        {"memory_bytes", count.memory_bytes}});
+                        {"memory_bytes", std::min(count.memory_bytes, claims_.device_memory_max(caller, type))}});
         if (*price) list.back()["price"] = {{"currency", (*price)->currency}, {"per_hour", per_hour(**price)}};
     }
     return json{{"types", list}};
@@ -376,6 +376,7 @@ void Handler::nvml(const Caller& caller, const Request& request, const Reply& re
 Result<std::vector<NvmlDevice>> Handler::nvml_devices(const Caller& caller, const Request& request) {
     auto gpus = claims_.would_get(caller, {request.gpu, request.count});
     if (!gpus) return gpus.error();
+    const auto memory_max = claims_.device_memory_max(caller, request.gpu);
     std::vector<NvmlDevice> devices;
     for (int index : *gpus) {
         Gpu& gpu = gpus_.at(index);
@@ -384,7 +385,7 @@ Result<std::vector<NvmlDevice>> Handler::nvml_devices(const Caller& caller, cons
         device.type = gpu.found.type;
         device.name = gpu.found.name;
         device.uuid = gpu.found.uuid;
-        device.memory_bytes = gpu.found.memory_bytes;
+        device.memory_bytes = std::min(gpu.found.memory_bytes, memory_max);
         if (gpu.description) {
             device.pci_domain = gpu.description->pci_domain;
             device.pci_bus = gpu.description->pci_bus;

@@ -79,7 +79,7 @@ private:
     Question about_others(const Caller& caller, const Request& request);
     void look_then_dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
     void dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
-    Result<nlohmann::json> types();
+    Result<nlohmann::json> types(const Caller& caller);
     nlohmann::json claims_of(const Caller& caller, const Request& request);
     nlohmann::json queue_of(const Caller& caller, const Request& request);
     void note_refusal(const Peer& peer, const std::string& who, const Request& request, const Error& error);

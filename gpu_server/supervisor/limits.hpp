@@ -239,6 +239,8 @@ inline constexpr std::chrono::seconds token_lasts_max{30 * 24 * 3600};
 // should have been there once.
 inline constexpr std::chrono::seconds key_overlap{30 * 24 * 3600};
 inline constexpr std::chrono::seconds key_overlap_max{365 * 24 * 3600};
+// What `user limit --device-memory` takes: with less than one reservation of a driver nothing runs; and the ends of numbers.
+inline constexpr uint64_t device_memory_limit_least = uint64_t{64} << 20, device_memory_limit_most = uint64_t{16} << 40;
 // A user's place before others in the queue.
 inline constexpr int priority_max = 100;
 

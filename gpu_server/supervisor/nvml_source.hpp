@@ -29,7 +29,7 @@ struct NvmlDevice {
     std::string name;
     std::string uuid;  // 32 hex digits
     int pci_domain = 0, pci_bus = 0, pci_device = 0;
-    uint64_t memory_bytes = 0;
+    uint64_t memory_bytes = 0;      // that the caller may use
     int driver_version = 0;         // as cuDriverGetVersion tells it; 0: not known yet
     std::map<int, int> attributes;  // CUdevice_attribute → value; empty: not known yet
     double busy_share = 0;          // of the last second or so, with work of the caller's; the GPU is nobody else's

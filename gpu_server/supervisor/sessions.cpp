@@ -23,6 +23,12 @@ static Error not_ready(const std::string& what) {
             "try again; if it stays so, the server's log says why"};
 }
 
+// As its programs shall see it: with no more memory than they may use.
+static json as_told(DeviceDescription device, uint64_t memory_max) {
+    device.memory_bytes = std::min(device.memory_bytes, memory_max);
+    return to_json(device);
+}
+
 // ---- describe
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -42,10 +48,11 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
         return true;
     }
     json devices = json::array();
+    const auto memory_max = device_memory_max(caller, wish.gpu);
     for (int index : *gpus) {
         auto& description = gpus_.at(index).description;
         if (!description) return false;
-        devices.push_back(to_json(*description));
+        devices.push_back(as_told(*description, memory_max));
     }
     for (int index : *gpus)
         if (gpus_.at(index).state == Gpu::State::free)
@@ -261,6 +268,7 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"machine", claim.machine},
                   {"lanes", options_.lanes},
                   {"shared", claim.sessions.size() > 1},
+                  {"device_memory_max", claim.device_memory_max},
                   {"fence", claim.fence}};
     if (options_.pool) serve["lease_until_ms"] = options_.pool->lease_until_ms();
     session.state = Session::State::serving;
@@ -273,7 +281,7 @@ void Claims::serve(Claim& claim, Session& session) {
     // forwarded port or from a virtual machine is no address of ours.
     Endpoint endpoint{options_.worker_address.empty() ? "*" : options_.worker_address, worker.endpoint.port};
     json devices = json::array();
-    for (auto& device : worker.devices) devices.push_back(to_json(device));
+    for (auto& device : worker.devices) devices.push_back(as_told(device, claim.device_memory_max));
     for (int index : claim.gpus) gpus_.at(index).strikes = 0;
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +

@@ -115,6 +115,7 @@ Result<json> limits_in(const StateFolder& folder) {
         if (!limits) return limits.error();
         list.push_back({{"user", account},
                         {"gpus_max", limits->gpus_max ? json(*limits->gpus_max) : json()},
+                        {"device_memory_max", limits->device_memory_max ? json(*limits->device_memory_max) : json()},
                         {"weight", limits->weight},
                         {"priority", limits->priority},
                         {"role", limits->is_operator ? "operator" : "user"}});
@@ -125,11 +126,12 @@ Result<json> limits_in(const StateFolder& folder) {
 void print_limits(std::ostream& out, const json& limits) {
     if (limits.is_null()) return void(out << "\nWhat users may have is not known: the pool's store does not answer.\n");
     if (limits.empty()) return;
-    std::vector<Row> rows{{"USER", "ROLE", "GPUS AT MOST", "WEIGHT", "PRIORITY"}};
+    std::vector<Row> rows{{"USER", "ROLE", "GPUS AT MOST", "MEMORY OF EACH", "WEIGHT", "PRIORITY"}};
     for (auto& one : limits)
         rows.push_back({one.at("user"), one.at("role"),
-                        one.at("gpus_max").is_null() ? "all" : one.at("gpus_max").dump(), one.at("weight").dump(),
-                        one.at("priority").dump()});
+                        one.at("gpus_max").is_null() ? "all" : one.at("gpus_max").dump(),
+                        one.at("device_memory_max").is_null() ? "all" : exact_bytes(one.at("device_memory_max")),
+                        one.at("weight").dump(), one.at("priority").dump()});
     out << "\n";
     print_table(out, rows);
 }

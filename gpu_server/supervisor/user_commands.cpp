@@ -133,11 +133,11 @@ Result<> user_list(const std::string& state, std::ostream& out) {
     auto tokens = opened->store->tokens();
     if (!tokens) return tokens.error();
     std::vector<std::vector<std::string>> rows{
-        {"USER", "MACHINE", "ROLE", "GPUS", "WEIGHT", "PRIORITY", "SINCE (UTC)", "PUBLIC KEY"}};
+        {"USER", "MACHINE", "ROLE", "GPUS", "MEMORY OF EACH", "WEIGHT", "PRIORITY", "SINCE (UTC)", "PUBLIC KEY"}};
     auto add = [&](const std::string& account, const std::string& machine, const std::string& since,
                    const std::string& key) -> Result<> {
         if (!machine.empty()) {
-            rows.push_back({account, machine, "-", "-", "-", "-", since, key});
+            rows.push_back({account, machine, "-", "-", "-", "-", "-", since, key});
             return Ok{};
         }
         auto limits = opened->store->limits(account);
@@ -145,7 +145,8 @@ Result<> user_list(const std::string& state, std::ostream& out) {
         std::ostringstream weight;
         weight << limits->weight;
         rows.push_back({account, "-", role_name(limits->is_operator),
-                        limits->gpus_max ? std::to_string(*limits->gpus_max) : "all", weight.str(),
+                        limits->gpus_max ? std::to_string(*limits->gpus_max) : "all",
+                        limits->device_memory_max ? exact_bytes(*limits->device_memory_max) : "all", weight.str(),
                         std::to_string(limits->priority), since, key});
         return Ok{};
     };
@@ -187,22 +188,42 @@ Result<> user_remove(const std::string& name, const std::string& machine, const 
     return Ok{};
 }
 
+// "16G", "16GiB", "512M"; "0" or nothing: no limit.
+static Result<std::optional<uint64_t>> parse_device_memory(const std::string& text) {
+    if (text.empty() || text == "0") return std::optional<uint64_t>();
+    uint64_t number = 0;
+    auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::string unit(rest, text.data() + text.size());
+    const unsigned shift = unit.starts_with('M') ? 20 : unit.starts_with('G') ? 30 : unit.starts_with('T') ? 40 : 0;
+    const bool is_unit = shift > 0 && (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
+    if (failed != std::errc{} || !is_unit || number > device_memory_limit_most >> shift ||
+        number << shift < device_memory_limit_least)
+        return Error{Error::Kind::usage, "'" + text + "' is no limit of a GPU's memory",
+                     "it looks like 512M, 16G or 1T, from " + exact_bytes(device_memory_limit_least) + " to " +
+                         exact_bytes(device_memory_limit_most) + "; 0: all that there is"};
+    return std::optional(number << shift);
+}
+
 Result<> user_limit(const UserLimitOptions& options, std::ostream& out) {
     if (options.weight && std::isnan(*options.weight))  // which is in every range
         return Error{Error::Kind::usage, "'nan' is no weight", "--weight takes a number from 0.01 to 100"};
+    auto device_memory = parse_device_memory(options.device_memory);
+    if (!device_memory) return device_memory.error();
     auto opened = open_existing(options.state);
     if (!opened) return opened.error();
     auto limits = opened->store->limits(options.name);
     if (!limits) return limits.error();
     if (options.gpus) limits->gpus_max = *options.gpus > 0 ? options.gpus : std::nullopt;
+    if (!options.device_memory.empty()) limits->device_memory_max = *device_memory;
     if (options.weight) limits->weight = *options.weight;
     if (options.priority) limits->priority = *options.priority;
     if (!options.role.empty()) limits->is_operator = options.role == "operator";
     if (auto set = opened->store->set_limits(options.name, *limits); !set) return set;
     std::ostringstream text;
     text << options.name << ", " << (limits->is_operator ? "an operator" : "a user") << ", may use "
-         << (limits->gpus_max ? "at most " : "") << limits->gpus_in_words() << "; its weight in the queue is "
-         << limits->weight << ", its priority " << limits->priority;
+         << (limits->gpus_max ? "at most " : "") << limits->gpus_in_words()
+         << (limits->device_memory_max ? ", " + exact_bytes(*limits->device_memory_max) + " of each" : "")
+         << "; its weight in the queue is " << limits->weight << ", its priority " << limits->priority;
     note_change(opened->folder, "set limits: " + text.str());
     out << text.str() << "\n";
     return Ok{};

@@ -38,7 +38,8 @@ Result<> user_remove(const std::string& name, const std::string& machine, const 
 // What a user may do. What is not said stays as it was.
 struct UserLimitOptions {
     std::string name;
-    std::optional<int> gpus;  // at once; 0: as many as there are
+    std::optional<int> gpus;    // at once; 0: as many as there are
+    std::string device_memory;  // "16G", of each GPU, for each claim from the next one on; "0": all; empty: as it was
     std::optional<double> weight;
     std::optional<int> priority;
     std::string role;  // "user", "operator", or empty

@@ -6,9 +6,9 @@
 //   supervisor → worker  {"fence": true}, with a file                      for each GPU of its claim, before "serve": once that
 //                        shows a number beyond the claim's, the GPU is another's (pool/fences.hpp)
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
-//                        fence, lease_until_ms}}
-//                        the keys are empty for plain text; lanes: how many the client may open; fence: the pool's number
-//                        for the claim; after that time of the node's clock (pool/directory.hpp) no client may come first
+//                        device_memory_max, fence, lease_until_ms}}
+//                        the keys are empty for plain text; lanes: how many the client may open; device_memory_max: bytes
+//                        of each GPU that the claim may use; fence: the pool's number for the claim; after that time of the node's clock (pool/directory.hpp) no client may come first
 //   supervisor → worker  {"lease_until_ms": …}                             it lasts longer now
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"moved": {up, down, busy_ms}}                    bytes to the GPU and back so far, and how

@@ -156,8 +156,8 @@ static Answer memory_returned(WorkerSession& session, Call&, const wire::MemoryR
     return CUDA_SUCCESS;
 }
 
-// What the driver has free, and what this session has not been charged for, whichever is less: the driver takes what code
-// and limits need when that is first used, and counts it only then.
+// What the driver has in use, or what this session has been charged for, whichever is more: the driver takes what code and
+// limits need when that is first used, and counts it only then. Of what the claim may use, the rest is free.
 static CUresult ask_driver(WorkerSession& session, uint64_t& free, uint64_t& total) {
     size_t free_bytes = 0, all_bytes = 0;
     CUdevice here = 0;
@@ -165,13 +165,15 @@ static CUresult ask_driver(WorkerSession& session, uint64_t& free, uint64_t& tot
     if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&here);
     if (result != CUDA_SUCCESS) return result;
     session.graph_memory.settle();  // what the program has trimmed is not charged any more
-    uint64_t charged = 0;
-    for (uint32_t device = 0; device < session.devices.size(); ++device)
-        if (session.devices[device].handle == here)
-            charged = session.memory.accounts.used(device) + session.limit_memory.charged(device) +
-                      session.code_memory.charged(device);
+    uint64_t used = all_bytes - std::min(all_bytes, free_bytes);
     total = all_bytes;
-    free = std::min<uint64_t>(free_bytes, total - std::min(total, charged));
+    for (uint32_t device = 0; device < session.devices.size(); ++device)
+        if (session.devices[device].handle == here) {
+            used = std::max(used, session.memory.accounts.used(device) + session.limit_memory.charged(device) +
+                                      session.code_memory.charged(device));
+            total = std::min(total, session.devices[device].description.memory_bytes);
+        }
+    free = total - std::min(total, used);
     return result;
 }
 

@@ -22,9 +22,10 @@ namespace tnr::worker {
 // What the supervisor tells a warm worker when a claim takes it.
 struct Serve {
     std::string session;
-    std::string client_key;  // the only key that may connect; empty: plain text
-    wire::KeyPair keys;      // this session's own
-    size_t lanes = 0;        // that the client may open
+    std::string client_key;                   // the only key that may connect; empty: plain text
+    wire::KeyPair keys;                       // this session's own
+    size_t lanes = 0;                         // that the client may open
+    uint64_t device_memory_max = UINT64_MAX;  // bytes of each GPU that the claim may use
 };
 
 class SupervisorLink {

@@ -25,8 +25,9 @@ TEST_CASE("what is enrolled at one node is known at all, also while etcd is away
     CHECK(soon([&] { return (*there)->find_key("A1")->has_value(); }));
     CHECK_FALSE((*there)->add_account("alice", "A2", false));
     REQUIRE((*there)->put_machine("alice", "trainer", "M1"));
-    REQUIRE((*there)->set_limits("alice", {2, 3}));
+    REQUIRE((*there)->set_limits("alice", {.gpus_max = 2, .weight = 3, .device_memory_max = uint64_t{1} << 30}));
     CHECK(soon([&] { return (*here)->limits("alice")->gpus_max == 2; }));
+    CHECK((*here)->limits("alice")->device_memory_max == uint64_t{1} << 30);
     CHECK((*here)->find_key("M1")->value().machine == "trainer");
     REQUIRE((*there)->set_price("h100", "USD", 2'490'000, 1000));
     auto price = [&](Store& store) { return store.price_at("h100", 2000)->value_or(GpuPrice{}).micros_per_hour; };

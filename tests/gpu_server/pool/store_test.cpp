@@ -192,11 +192,12 @@ TEST_CASE("what a user may do is kept with the account, and goes with it", "[poo
     REQUIRE(store.add_account("alice", "A1", false));
     REQUIRE(store.put_machine("alice", "trainer", "M1"));
     CHECK_FALSE((*store.find_key("A1"))->is_operator);
-    REQUIRE(store.set_limits("alice", {2, 1.5, -3, true}));
+    REQUIRE(store.set_limits("alice", {2, 1.5, -3, true, uint64_t{5} << 30}));
     auto limits = *store.limits("alice");
     CHECK(limits.gpus_max == 2);
     CHECK(limits.weight == 1.5);
     CHECK(limits.priority == -3);
+    CHECK(limits.device_memory_max == uint64_t{5} << 30);
     CHECK((*store.find_key("A1"))->is_operator);
     CHECK_FALSE((*store.find_key("M1"))->is_operator);  // a machine's key is never an operator's
     REQUIRE(store.add_account("alice", "A2", true));
@@ -205,6 +206,7 @@ TEST_CASE("what a user may do is kept with the account, and goes with it", "[poo
     REQUIRE(store.add_account("alice", "A3", false));  // another alice
     CHECK_FALSE((*store.find_key("A3"))->is_operator);
     CHECK(store.limits("alice")->priority == 0);
+    CHECK_FALSE(store.limits("alice")->device_memory_max);
 }
 
 TEST_CASE("a store of an earlier version is brought up to date, and loses nothing", "[pool]") {
@@ -230,6 +232,7 @@ TEST_CASE("a store of an earlier version is brought up to date, and loses nothin
         CHECK(limits.gpus_max == 3);
         CHECK(limits.weight == 2.5);
         CHECK(limits.priority == 0);
+        CHECK_FALSE(limits.device_memory_max);
         CHECK_FALSE((*(*store)->find_key("A1"))->is_operator);
         CHECK((*store)->add_token({"T1", "bob", 1, 2}, false));
     }

@@ -1,4 +1,5 @@
-// Sessions that were asked for before their server was replaced: whoever has not connected by then is looked for.
+// Sessions that were asked for before their server was replaced: whoever has not connected by then is looked for, and none has
+// more memory than before.
 #include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "paper_world.hpp"
@@ -10,6 +11,8 @@ using namespace tnr::server::test;
 
 namespace {
 
+constexpr uint64_t gpu_bytes = uint64_t{1} << 30, claim_bytes_max = gpu_bytes / 4;
+
 // A server with one GPU, in an open pool.
 class Replaced {
 public:
@@ -17,6 +20,7 @@ public:
     Replaced() {
         FoundGpu gpu;
         gpu.type = "h100";
+        gpu.memory_bytes = gpu_bytes;
         gpus_.add({gpu});
         wiped_({1 << 20, 0, 0}, "");
         workers_.ready(*workers_.in(Worker::State::starting));
@@ -48,6 +52,7 @@ public:
     }
     // A worker that is told to end, and does not, is killed in the end.
     bool serves() const { return workers_.in(Worker::State::serving) != nullptr; }
+    uint64_t memory_for_claims() const { return gpus_.at(0).memory.size(); }
     int answered = 0;
 
 private:
@@ -64,6 +69,7 @@ private:
     Claims claims_{loop_, gpus_, workers_, books_, [] {
                        ClaimOptions options;
                        options.plain = true;
+                       options.limits = [](auto&) { return UserLimits{{}, 1, 0, false, claim_bytes_max}; };
                        return options;
                    }()};
 };
@@ -90,4 +96,10 @@ TEST_CASE("a client that connects after its server was replaced, or asks again, 
     CHECK(asked.answered == 1);
     asked.pass(twice);
     CHECK(asked.serves());
+}
+
+TEST_CASE("what a claim may use of its GPU's memory stays so when its server is replaced", "[asked_before]") {
+    Replaced before, after(before);
+    CHECK(before.memory_for_claims() == claim_bytes_max);
+    CHECK(after.memory_for_claims() == claim_bytes_max);
 }

@@ -148,7 +148,7 @@ TEST_CASE("a removed user's machine is locked out, though its key is another use
     auto answer = ask(*client_of(server, keys), session_request());
     REQUIRE(answer.contains("session"));
     auto connection = connect_to(answer["endpoint"]);
-    auto store = open_sqlite_store(server.folder->path + "/state/pool.db");
+    auto store = tnr::server::open_sqlite_store(server.folder->path + "/state/pool.db");
     REQUIRE(store);
     REQUIRE((*store)->remove_account("bob"));
     REQUIRE((*store)->put_machine("eve", "trainer", keys.own.public_key));

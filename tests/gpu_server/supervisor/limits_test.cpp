@@ -50,7 +50,8 @@ const std::set<std::string> nobodys{
     // a number's range, so that sums stay numbers
     "claim_use_max", "bytes_moved_per_ms_max", "report_amount_max",
     // what an operator may ask for; and what nobody has used for long
-    "token_lasts_max", "key_overlap_max", "priority_max", "images_unused_max", "host_bytes_per_gpu_min"};
+    "token_lasts_max", "key_overlap_max", "priority_max", "device_memory_max", "images_unused_max",
+    "host_bytes_per_gpu_min"};
 
 }  // namespace
 

@@ -102,6 +102,14 @@ TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]
     CHECK(memory.answer(1, 0) == 0);
     memory.take_back(gib);
     CHECK(memory.answer(gib, 0) == gib);
+    memory.take_back(31 * gib);
+    memory.limit_claim(8 * gib);
+    CHECK(memory.answer(9 * gib, 0) == 0);
+    CHECK(memory.answer(1, 0) == 4 * gib);  // half of what the claim may use
+    memory.grant(8 * gib);
+    CHECK(memory.answer_exactly(1) == 0);
+    memory.limit_claim(UINT64_MAX);  // another's claim
+    CHECK(memory.left() == 23 * gib);
 }
 
 static bool add(Turns& turns, const std::string& account, const std::string& key, const std::string& text) {
