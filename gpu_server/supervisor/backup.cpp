@@ -258,6 +258,8 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
     std::error_code error;
     if (fs::exists(file, error) && !fs::is_regular_file(file, error))  // a pipe may never end
         return Error{Error::Kind::usage, file + " is no file", "`tnr-gpu-server backup FILE` makes one"};
+    if (!fs::exists(file, error) && !error)
+        return Error{Error::Kind::not_found, "there is no file " + file, "`tnr-gpu-server backup FILE` makes one"};
     auto backup = open_file(file, SQLITE_OPEN_READONLY);
     if (!backup) return backup.error();
     const auto sealed = seal_at(file);

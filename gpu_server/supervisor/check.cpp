@@ -191,15 +191,16 @@ void check_disk(const fs::path& folder, Findings& found) {
 bool check_state(const ServeOptions& options, Findings& found) {
     auto folder = StateFolder::find(options.state);
     if (!folder) {
-        fs::path parent = fs::absolute(options.state.empty() ? fs::path(".") : fs::path(options.state)).parent_path();
+        const auto place = StateFolder::place(options.state);
+        fs::path parent = place.parent_path();
         std::error_code error;
         while (!parent.empty() && !fs::exists(parent, error)) parent = parent.parent_path();
-        if (!options.state.empty() && fs::exists(options.state, error))
-            found.fail("state", options.state + " is not a folder", "give another: --state DIR");
+        if (fs::exists(place, error))
+            found.fail("state", place.string() + " is not a folder", "give another: --state DIR");
         else if (folder.error().what.find("there is no server's folder") == std::string::npos)
             found.fail("state", folder.error().what, folder.error().hint);
-        else if (!options.state.empty() && !may_write(parent))
-            found.fail("state", "this user may not make " + options.state,
+        else if (!may_write(parent))
+            found.fail("state", "this user may not make " + place.string(),
                        "make it, owned by the user who serves, mode 0700");
         else
             found.ok("state", "there is none yet; `serve` makes it");

@@ -37,7 +37,7 @@ static Result<> write_line(const fs::path& path, const std::string& line) {
     return Ok{};
 }
 
-static fs::path folder_of(const std::string& path) {
+fs::path StateFolder::place(const std::string& path) {
     std::error_code error;
     return fs::absolute(path.empty() ? state_dir() / "server" : fs::path(path), error);
 }
@@ -53,15 +53,17 @@ static Error not_allowed(const fs::path& folder, const struct stat* status) {
 
 Result<StateFolder> StateFolder::find(const std::string& path) {
     std::error_code error;
-    auto folder = folder_of(path);
+    auto folder = place(path);
     if (fs::is_directory(folder, error)) return open(path);
     if (error == std::errc::permission_denied) return not_allowed(folder, nullptr);
-    return Error{Error::Kind::usage, "there is no server's folder at " + folder.string(),
-                 "give the one that `serve` was given: --state DIR"};
+    return Error{
+        Error::Kind::usage, "there is no server's folder at " + folder.string(),
+        "start the server first (tnr-gpu-server serve), or name the folder that it was given: --state DIR; the "
+        "packaged one's is /var/lib/tnr-gpu-server"};
 }
 
 Result<StateFolder> StateFolder::open(const std::string& path) {
-    fs::path folder = folder_of(path);
+    fs::path folder = place(path);
     std::error_code error;
     fs::create_directories(folder.parent_path(), error);
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error("cannot make", folder, errno);

@@ -20,6 +20,9 @@ public:
     // Makes it, mode 0700. `path` empty: $XDG_STATE_HOME/tnr/server, else ~/.local/state/tnr/server.
     static Result<StateFolder> open(const std::string& path);
 
+    // Where that is, or would be.
+    static std::filesystem::path place(const std::string& path);
+
     // The one that is there; kind usage when there is none.
     static Result<StateFolder> find(const std::string& path);
 

@@ -123,7 +123,20 @@ TEST_CASE("what is restored is a file", "[odd]") {
         CHECK(output.code == 2);
         CHECK(says(output.err, wrong + " is no file"));
     }
-    CHECK(says(one.command({"restore", one.folder.path + "/nothing"}).err, "cannot open"));
+    auto nothing = one.command({"restore", one.folder.path + "/nothing"});
+    CHECK(says(nothing.err, "there is no file " + one.folder.path + "/nothing"));
+    CHECK(says(nothing.err, "hint: `tnr-gpu-server backup FILE` makes one"));
+}
+
+TEST_CASE("before a server has run, commands say how to start one, and `check` looks at the disk that it will be on",
+          "[odd]") {
+    Folder folder;
+    setenv("XDG_STATE_HOME", (folder.path + "/none/yet").c_str(), 1);
+    auto status = run_server_command({"status"}), check = run_server_command({"check", "--emulate", "h100"});
+    unsetenv("XDG_STATE_HOME");
+    CHECK(says(status.err, "there is no server's folder at " + folder.path + "/none/yet/tnr/server"));
+    CHECK(says(status.err, "hint: start the server first (tnr-gpu-server serve)"));
+    CHECK(says(check.out, "free for " + folder.path + "/none/yet/tnr\n"));
 }
 
 TEST_CASE("a newer server's backup is refused, and leaves a folder as it was", "[odd]") {
