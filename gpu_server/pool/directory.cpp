@@ -23,6 +23,10 @@ std::string claim_name(const std::string& node, int64_t id) {
     return node + "/" + std::to_string(id);
 }
 
+Error no_such_node(const std::string& name) {
+    return {Error::Kind::not_found, "the pool has no node '" + name + "'", "tnr-gpu-server nodes"};
+}
+
 static json to_json(const TypeCount& count) {
     return {{"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}};
 }

@@ -166,7 +166,8 @@ public:
     virtual Result<View> view() = 0;
     // A node that drains begins no claims; what runs on it goes on. Kind not_found when there is no such node.
     virtual Result<> drain(const std::string& node, bool on) = 0;
-    // For a node that is gone for good: its GPUs may turn up at another. Kind usage while it is there.
+    // For a node that is gone for good: its GPUs may turn up at another. Kind usage while it is there, not_found when there
+    // is no such node.
     virtual Result<> remove(const std::string& node) = 0;
 };
 
@@ -178,6 +179,8 @@ Result<std::unique_ptr<Directory>> open_sqlite_directory(const std::string& path
 Result<std::unique_ptr<NodeAdmin>> open_sqlite_admin(const std::string& path);
 
 // ---- What implementations share.
+
+Error no_such_node(const std::string& name);
 
 std::string to_text(const PoolNode& node);
 std::string to_text(const TypeCount& count);

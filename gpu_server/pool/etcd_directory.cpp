@@ -424,11 +424,7 @@ public:
     }
 
     Result<> drain(const std::string& node, bool on) override {
-        auto members = etcd_.list(keys_.members());
-        if (!members) return members.error();
-        bool known = false;
-        for (auto& pair : members->values) known |= pair.key == keys_.member(node);
-        if (!known) return Error{Error::Kind::not_found, "the pool has no node '" + node + "'", "tnr-gpu-server nodes"};
+        if (auto known = is_known(node); !known) return known;
         etcd::Txn txn;
         if (on)
             txn.put(keys_.drain(node), "1");
@@ -440,6 +436,7 @@ public:
     }
 
     Result<> remove(const std::string& node) override {
+        if (auto known = is_known(node); !known) return known;
         auto gpus = etcd_.list(keys_.gpus());
         if (!gpus) return gpus.error();
         etcd::Txn txn;
@@ -453,6 +450,14 @@ public:
     }
 
 private:
+    Result<> is_known(const std::string& node) {
+        auto members = etcd_.list(keys_.members());
+        if (!members) return members.error();
+        for (auto& pair : members->values)
+            if (pair.key == keys_.member(node)) return Ok{};
+        return no_such_node(node);
+    }
+
     const Keys keys_;
     etcd::Client etcd_;
 };

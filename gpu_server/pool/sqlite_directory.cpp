@@ -357,8 +357,7 @@ public:
 
     Result<> drain(const std::string& node, bool on) override {
         return tables_.together([&]() -> Result<> {
-            if (tables_.text("SELECT name FROM members WHERE name = ?", {node}).empty())
-                return Error{Error::Kind::not_found, "the pool has no node '" + node + "'", "tnr-gpu-server nodes"};
+            if (tables_.text("SELECT name FROM members WHERE name = ?", {node}).empty()) return no_such_node(node);
             tables_.run(on ? "INSERT OR IGNORE INTO drains VALUES (?)" : "DELETE FROM drains WHERE node = ?", {node});
             tables_.next_fence();
             return Ok{};
@@ -369,6 +368,7 @@ public:
         return tables_.together([&]() -> Result<> {
             if (tables_.lives(node))
                 return Error{Error::Kind::usage, "the node '" + node + "' is there, and serves", "stop it first"};
+            if (tables_.text("SELECT name FROM members WHERE name = ?", {node}).empty()) return no_such_node(node);
             for (const char* sql : {"DELETE FROM members WHERE name = ?", "DELETE FROM nodes WHERE name = ?",
                                     "DELETE FROM drains WHERE node = ?", "DELETE FROM gpus WHERE node = ?"})
                 tables_.run(sql, {node});

@@ -161,7 +161,9 @@ TEST_CASE("a node that dies is gone within its lease, its claims with it, and it
             CHECK_FALSE(add(*world, *c, claim("c", 1, {"B1"})));
             CHECK_FALSE(world->admin()->remove("a"));  // it is there
             c->leave();
+            CHECK(world->admin()->remove("typo").error().kind == Error::Kind::not_found);
             REQUIRE(world->admin()->remove("b"));
+            CHECK(world->admin()->remove("b").error().kind == Error::Kind::not_found);
             auto d = world->open();
             join(*world, *d, node("d", {"B1"}));
             CHECK(d->standing().refused.empty());
