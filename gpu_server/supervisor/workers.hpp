@@ -8,7 +8,8 @@
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
 //                        device_memory_max, fence, lease_until_ms}}
 //                        the keys are empty for plain text; lanes: how many the client may open; device_memory_max: bytes
-//                        of each GPU that the claim may use; fence: the pool's number for the claim; after that time of the node's clock (pool/directory.hpp) no client may come first
+//                        of each GPU that the claim may use; fence: the pool's number for the claim; after that time of
+//                        the node's clock (pool/directory.hpp) no client may come first
 //   supervisor → worker  {"lease_until_ms": …}                             it lasts longer now
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"moved": {up, down, busy_ms}}                    bytes to the GPU and back so far, and how
