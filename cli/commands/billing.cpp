@@ -130,10 +130,11 @@ void tell_gaps(Session& session, const Bill& bill, bool everyone, const History:
     if (history.damaged > 0)
         session.err << "note: " << history.damaged << " lines of the history cannot be read and are left out\n";
     const auto& seen = history.sightings;
-    if (seen.empty() || ui::seconds_of(seen.front().at).value_or(0) > bill.since)
-        session.err << "note: this computer's history begins "
-                    << (seen.empty() ? "now" : ui::age(seen.front().at, session.now()) + " ago")
-                    << "; what was before, and what other computers' machines cost before they were seen here, is "
+    if (seen.empty())
+        session.err << "note: this computer has seen no machine yet; what other computers' machines cost is missing\n";
+    else if (ui::seconds_of(seen.front().at).value_or(0) > bill.since)
+        session.err << "note: this computer's history begins " << ui::age(seen.front().at, session.now())
+                    << " ago; what was before, and what other computers' machines cost before they were seen here, is "
                        "missing\n";
 }
 

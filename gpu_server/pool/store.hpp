@@ -45,6 +45,7 @@ struct UserLimits {
         if (!gpus_max) return "all GPUs";
         return std::to_string(*gpus_max) + (*gpus_max == 1 ? " GPU at once" : " GPUs at once");
     }
+    bool operator==(const UserLimits&) const = default;
 };
 
 // A key pair that is worth an account's key: once, for a while. Only the public half is known here, and it does not tell

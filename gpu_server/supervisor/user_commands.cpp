@@ -213,6 +213,7 @@ Result<> user_limit(const UserLimitOptions& options, std::ostream& out) {
     if (!opened) return opened.error();
     auto limits = opened->store->limits(options.name);
     if (!limits) return limits.error();
+    const auto before = *limits;
     if (options.gpus) limits->gpus_max = *options.gpus > 0 ? options.gpus : std::nullopt;
     if (!options.device_memory.empty()) limits->device_memory_max = *device_memory;
     if (options.weight) limits->weight = *options.weight;
@@ -224,7 +225,7 @@ Result<> user_limit(const UserLimitOptions& options, std::ostream& out) {
          << (limits->gpus_max ? "at most " : "") << limits->gpus_in_words()
          << (limits->device_memory_max ? ", " + exact_bytes(*limits->device_memory_max) + " of each" : "")
          << "; its weight in the queue is " << limits->weight << ", its priority " << limits->priority;
-    note_change(opened->folder, "set limits: " + text.str());
+    if (*limits != before) note_change(opened->folder, "set limits: " + text.str());
     out << text.str() << "\n";
     return Ok{};
 }

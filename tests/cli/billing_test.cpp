@@ -71,6 +71,9 @@ TEST_CASE("billing as people read it has a bar for each day, and says where its 
           "other  1 h      -            -    $0.25\n"
           "total  31 h     38 h 56 min  -    $7.75\n");
     CHECK(spent.fake.err.str().find("this computer's history begins") != std::string::npos);
+    test::FakeSession without_machines;
+    REQUIRE(without_machines.tnr({"billing"}) == 0);
+    CHECK(without_machines.err.str().find("this computer has seen no machine yet") != std::string::npos);
     CHECK(cli::bar(1.0 / 16, 2) == "▏");
     CHECK(cli::bar(0.5, 4) == "██");
 }

@@ -402,6 +402,7 @@ TEST_CASE("every change of rights and every refusal is told once, with who, what
     ask(*client, {{"op", "session"}, {"gpu", "b200"}});
     ask(*client, {{"op", "forget_machine"}, {"name", "trainer"}});
     command_at(server, {"user", "limit", "alice", "--gpus", "2"});
+    command_at(server, {"user", "limit", "alice"});  // only asks
     auto token = token_for(server, "bob");
     auto own = wire::make_key_pair();
     redeem(server, token, own.public_key);
@@ -422,6 +423,7 @@ TEST_CASE("every change of rights and every refusal is told once, with who, what
         REQUIRE(found != std::string::npos);
         at = found;
     }
+    CHECK(times_in(audit, "set limits") == 1);
     CHECK(audit.find(token.own.secret_key) == std::string::npos);
     CHECK(command_at(server, {"audit", "--since", "0s"}).out.empty());
     CHECK(command_at(server, {"audit", "--since", "1h"}).out == audit);
