@@ -5,6 +5,7 @@
 
 #include "gpu_server/worker/array_copies.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/own_stream.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
@@ -146,7 +147,7 @@ void Pump::run() {
     driver().cuCtxSetCurrent(context);
     CUstream own = nullptr;
     auto result = driver().cuEventSynchronize(ready.get());
-    if (result == CUDA_SUCCESS) result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS) result = make_own_stream(own);
     if (result == CUDA_SUCCESS) result = copy_pieces(own);
     if (gate) gate->open();
     session.prints.flush();

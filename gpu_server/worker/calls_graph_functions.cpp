@@ -7,6 +7,7 @@
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/graph_calls.hpp"
 #include "gpu_server/worker/graph_order.hpp"
+#include "gpu_server/worker/own_stream.hpp"
 
 namespace tnr::worker {
 
@@ -79,7 +80,7 @@ CUresult send_seen(const GraphFunction& function, const std::vector<SeenPart>& s
     if (seen.empty()) return CUDA_SUCCESS;
     CUstream own = nullptr;
     driver().cuCtxSetCurrent(function.context);
-    auto result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
+    auto result = make_own_stream(own);
     SeenSender sender(function, own);
     for (auto& part : seen) {
         const bool first = !part.together || part.together->is_first();

@@ -374,6 +374,7 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     if (getppid() != parent) _exit(128 + SIGKILL);
     setenv("HOME", "/tmp", 1);                             // where the driver may keep what it compiles,
     setenv("CUDA_CACHE_MAXSIZE", cache_bytes.c_str(), 0);  // and how much: its own default is more than there is room
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        // queues for streams: of the usual 8 more streams share one
 
     forbid_tcp_ends();
     if (auto filtered = filter_system_calls(options.control_socket); !filtered) miss(missing, "a system call filter");

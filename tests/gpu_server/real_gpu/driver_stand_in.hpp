@@ -1,4 +1,4 @@
-// What the two halves of the stand-in for a driver share.
+// What the parts of the stand-in for a driver share.
 #pragma once
 
 #include <cuda.h>

@@ -98,6 +98,12 @@ leave.set()
 call("cuCtxSynchronize")
 """
 
+COPIES = MEANWHILE + """
+copy()
+call("cuStreamSynchronize", copying)
+check_copy()
+"""
+
 LOADS_BESIDE_COPY = MEANWHILE + """
 copy()
 load()
@@ -404,6 +410,9 @@ class RealGpu(unittest.TestCase):
 
     def test_a_long_copy_needs_no_turn_among_the_host_functions(self):
         self.run_to_end(COPIES_BESIDE_FUNCTION, "patient")
+
+    def test_a_long_copy_does_not_stand_behind_the_stream_that_waits_for_it(self):
+        self.run_to_end(COPIES, "narrow")
 
     def test_a_long_copy_goes_on_while_the_driver_waits_for_it(self):
         self.run_to_end(LOADS_BESIDE_COPY, "patient thorough")
