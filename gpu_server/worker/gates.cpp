@@ -42,16 +42,31 @@ void Gates::give_back(CUcontext context, Word word) {
     free_[context].push_back(word);
 }
 
+// On a thread of the driver.
+void Gates::stand(void* word) {
+    std::unique_ptr<Word> held(static_cast<Word*>(word));
+    for (uint32_t seen = *held->in_memory; seen < held->number; seen = *held->in_memory) held->in_memory->wait(seen);
+}
+
+CUresult Gates::hold_back(CUstream stream, const Word& word) {
+    auto result = CUDA_ERROR_NOT_SUPPORTED;
+    CUdeviceptr address = 0;
+    if (driver().cuStreamWaitValue32_v2) result = find_address(word.in_memory, address);
+    if (result == CUDA_SUCCESS)
+        result = driver().cuStreamWaitValue32_v2(stream, address, word.number, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result != CUDA_ERROR_NOT_SUPPORTED) return result;
+    // Older drivers, and virtual machines' parts of a GPU, do not have such waits.
+    auto held = std::make_unique<Word>(word);
+    result = driver().cuLaunchHostFunc(stream, stand, held.get());
+    if (result == CUDA_SUCCESS) (void)held.release();  // stand owns it now
+    return result;
+}
+
 CUresult Gates::close(CUcontext context, CUstream stream, std::shared_ptr<Gate>& gate) {
-    if (!driver().cuStreamWaitValue32_v2) return CUDA_ERROR_NOT_SUPPORTED;
     auto word = take(context);
     if (!word.in_memory) return CUDA_ERROR_OUT_OF_MEMORY;
     ++word.number;
-    CUdeviceptr address = 0;
-    auto result = find_address(word.in_memory, address);
-    if (result == CUDA_SUCCESS)
-        result = driver().cuStreamWaitValue32_v2(stream, address, word.number, CU_STREAM_WAIT_VALUE_GEQ);
-    if (result != CUDA_SUCCESS) {
+    if (auto result = hold_back(stream, word); result != CUDA_SUCCESS) {
         give_back(context, word);
         return result;
     }
@@ -63,6 +78,7 @@ CUresult Gates::close(CUcontext context, CUstream stream, std::shared_ptr<Gate>&
 void Gates::Gate::open() {
     open_ = true;
     *word_.in_memory = word_.number;
+    word_.in_memory->notify_all();  // where a function stands in place of the stream
     all_.give_back(context_, word_);
     all_.standing_.ends();
 }

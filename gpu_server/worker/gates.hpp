@@ -31,6 +31,8 @@ private:
         std::atomic<uint32_t>* in_memory = nullptr;
         uint32_t number = 0;
     };
+    static CUresult hold_back(CUstream stream, const Word& word);
+    static void stand(void* word);
     Word take(CUcontext context) TNR_EXCLUDES(mutex_);
     void give_back(CUcontext context, Word word) TNR_EXCLUDES(mutex_);
 

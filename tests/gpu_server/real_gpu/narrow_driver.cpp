@@ -1,5 +1,6 @@
 // The stand-in for a driver that shall be narrow: streams of one priority have one queue between them, as on a GPU with few of
-// them. A copy there stands behind whatever stands in it, in whichever stream that is.
+// them. A copy there stands behind whatever stands in it, in whichever stream that is. And for one that shall be wordless:
+// streams cannot wait for words in memory.
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -22,6 +23,7 @@ bool any_stands() {
 }  // namespace
 
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+    if (shall("wordless")) return CUDA_ERROR_NOT_SUPPORTED;
     if (shall("narrow")) {
         std::lock_guard lock(mutex);
         awaited.emplace_back(reinterpret_cast<const volatile unsigned*>(address), value);

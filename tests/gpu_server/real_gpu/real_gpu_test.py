@@ -104,6 +104,14 @@ call("cuStreamSynchronize", copying)
 check_copy()
 """
 
+OVERWRITES = MEANWHILE + """
+for value in range(7, 12):
+    copy()
+    call("cuMemsetD8Async", device, ctypes.c_ubyte(value + 1), size, copying)
+    call("cuStreamSynchronize", copying)
+    assert ctypes.string_at(pinned, size.value) == bytes([value]) * size.value
+"""
+
 LOADS_BESIDE_COPY = MEANWHILE + """
 copy()
 load()
@@ -413,6 +421,12 @@ class RealGpu(unittest.TestCase):
 
     def test_a_long_copy_does_not_stand_behind_the_stream_that_waits_for_it(self):
         self.run_to_end(COPIES, "narrow")
+
+    def test_what_follows_a_long_copy_does_not_change_what_it_copies(self):
+        self.run_to_end(OVERWRITES, "")
+
+    def test_neither_does_it_where_streams_cannot_wait_for_words(self):
+        self.run_to_end(OVERWRITES, "wordless")
 
     def test_a_long_copy_goes_on_while_the_driver_waits_for_it(self):
         self.run_to_end(LOADS_BESIDE_COPY, "patient thorough")
