@@ -25,14 +25,23 @@ def is_there(process):
     return look(process.pid) == process
 
 
-def children(pid):
+def child_numbers(pid):
+    """Also of those that have ended and that nobody has waited for."""
     found = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            found += pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+        tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        pass  # gone meanwhile
-    return [each for each in map(look, found) if each]
+        return found  # gone meanwhile
+    for task in tasks:
+        try:
+            found += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+        except OSError:
+            pass  # the thread is: its children are another's now
+    return found
+
+
+def children(pid):
+    return [each for each in map(look, child_numbers(pid)) if each]
 
 
 def family(pid):
@@ -77,10 +86,9 @@ def take_own_shared_memory():
 
 def bury(but):
     """Waits for orphans that have ended; `but`: the numbers of children that somebody else waits for."""
-    for task in os.listdir("/proc/self/task"):
-        for pid in map(int, pathlib.Path(f"/proc/self/task/{task}/children").read_text().split()):
-            if pid not in but:
-                try:
-                    os.waitpid(pid, os.WNOHANG)
-                except ChildProcessError:
-                    pass
+    for pid in child_numbers(os.getpid()):
+        if pid not in but:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
