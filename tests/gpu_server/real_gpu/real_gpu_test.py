@@ -435,7 +435,10 @@ class RealGpu(unittest.TestCase):
     def test_a_container_that_covers_parts_of_proc(self):
         """The kernel lets nobody but root mount a /proc there, so workers have no process ids of their own."""
         os.chmod(self.folder, 0o777)
-        covered = "mount -t tmpfs tmpfs /proc/bus && exec setpriv --reuid 4242 --regid 4242 --clear-groups \"$0\" \"$@\""
+        somebody = ("setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups")
+        if subprocess.run([*somebody, "test", "-x", ARGUMENTS.server]).returncode != 0:
+            self.skipTest("nobody but root can reach the server's program: its folder is root's alone")
+        covered = f"mount -t tmpfs tmpfs /proc/bus && exec {' '.join(somebody)} \"$0\" \"$@\""
         container = ("unshare", "--mount", "sh", "-c", covered)
         if subprocess.run([*container, "true"], stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("no mounts here")
