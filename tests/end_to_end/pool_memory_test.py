@@ -4,15 +4,13 @@
     pool_memory_test.py BIN LIB    BIN: folder of tnr-gpu-server and nvidia-smi; LIB: folder of libcuda.so.1
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-import with_server  # noqa: E402
+from server_case import ServerCase  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 MIB = 1 << 20
@@ -82,48 +80,20 @@ sys.stdin.read()
 PATHS = ("allocate", "pooled", "managed", "created", "array", "mipmapped", "module", "pitched", "heap")
 
 
-class DeviceMemory(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        log = open(f"{self.folder}/log", "w")
-        self.addCleanup(log.close)
-        server = subprocess.Popen(
-            [BIN / "tnr-gpu-server", "serve", "--listen", "tcp://127.0.0.1:0", "--emulate", "h100", "--emulated-memory",
-             str(GPU_MIB), "--state", f"{self.folder}/server"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(with_server.stop, server)
-        self.address = with_server.address_of(server)
-        self.assertIsNotNone(self.address)
-        self.alice, self.bob = self.user("alice"), self.user("bob")
-        self.limit(f"{LIMIT_MIB}M")
+class DeviceMemory(ServerCase):
+    folders = BIN, LIB
+    serves = ("--emulate", "h100", "--emulated-memory", str(GPU_MIB))
 
-    def operator(self, *words):
-        return subprocess.run([BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/server"], check=True,
-                              stdout=subprocess.PIPE, text=True).stdout
+    def setUp(self):
+        super().setUp()
+        self.alice, self.bob = self.user("alice", wait_s=60), self.user("bob", wait_s=60)
+        self.limit(f"{LIMIT_MIB}M")
 
     def limit(self, bytes_text):
         self.operator("user", "limit", "alice", "--device-memory", bytes_text)
 
-    def user(self, name):
-        """An account, as the environment of its programs."""
-        words = self.operator("user", "add", name).replace("'", "").split()
-        listed = self.operator("user", "list").splitlines()
-        key = next(line.split()[-1] for line in listed if line.startswith(name + " "))
-        path = pathlib.Path(f"{self.folder}/{name}.json")
-        path.write_text(json.dumps(
-            {"pool": self.address, "gpu": "h100", "server_key": words[-1], "wait_s": 60,
-             "machine": {"name": name, "public_key": key, "secret_key": words[1]}}))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
-        return dict(kept, TNR_CONFIG=str(path), LD_LIBRARY_PATH=str(LIB), HOME=self.folder)
-
     def start(self, user, path):
-        program = subprocess.Popen([sys.executable, "-c", PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   text=True, env=user)
-        for cleanup in (program.stdout.close, program.stdin.close, program.wait, program.kill):
-            self.addCleanup(cleanup)
+        program = self.program(user, PROGRAM, path)
         said = program.stdout.readline()
         self.assertTrue(said, "the program has failed")
         return program, json.loads(said)

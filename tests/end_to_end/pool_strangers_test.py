@@ -6,13 +6,11 @@
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-import with_server  # noqa: E402
+from server_case import ServerCase  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 INVALID_VALUE = 1  # what NVIDIA's driver says to a handle of nobody's
@@ -95,59 +93,21 @@ REFUSED = {kind: INVALID_VALUE for kind in KINDS}
 OPENED = dict.fromkeys(KINDS, 0) | {"seen": 1}
 
 
-class Strangers(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        log = open(f"{self.folder}/log", "w")
-        self.addCleanup(log.close)
-        server = subprocess.Popen(
-            [BIN / "tnr-gpu-server", "serve", "--listen", "tcp://127.0.0.1:0", "--emulate", "h100:2",
-             "--emulated-memory", "256", "--linger-ms", "0", "--state", f"{self.folder}/server"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(with_server.stop, server)
-        self.address = with_server.address_of(server)
-        self.assertIsNotNone(self.address)
-
-    def operator(self, *words):
-        return subprocess.run([BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/server"], check=True,
-                              stdout=subprocess.PIPE, text=True).stdout
-
-    def user(self, name):
-        """An account, as the file for TNR_CONFIG."""
-        words = self.operator("user", "add", name).replace("'", "").split()
-        listed = self.operator("user", "list").splitlines()
-        key = next(line.split()[-1] for line in listed if line.startswith(name + " "))
-        path = f"{self.folder}/{name}.json"
-        pathlib.Path(path).write_text(json.dumps(
-            {"pool": self.address, "gpu": "h100", "server_key": words[-1],
-             "machine": {"name": name, "public_key": key, "secret_key": words[1]}}))
-        return path
-
-    def program(self, user, *arguments, **more):
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=dict(kept, TNR_CONFIG=user, LD_LIBRARY_PATH=str(LIB), HOME=self.folder), **more)
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.stdin.close)
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        return program
+class Strangers(ServerCase):
+    folders = BIN, LIB
+    serves = ("--emulate", "h100:2", "--emulated-memory", "256", "--linger-ms", "0")
 
     def opens(self, user, lent):
         """The codes that a program of this user gets."""
         files = [lent["allocation"], lent["pool"]]
-        program = self.program(user, "open", json.dumps(lent), pass_fds=files)
+        program = self.program(user, PROGRAM, "open", json.dumps(lent), pass_fds=files)
         said, _ = program.communicate(timeout=60)
         self.assertEqual(program.returncode, 0)
         return json.loads(said)
 
     def lends(self, user):
         """A program that lends, and what. Its files are ours, too, as if it had sent them over a socket."""
-        program = self.program(user, "lend")
+        program = self.program(user, PROGRAM, "lend")
         lent = json.loads(program.stdout.readline())
         for kind in ("allocation", "pool"):
             lent[kind] = os.open(f"/proc/{program.pid}/fd/{lent[kind]}", os.O_RDWR)

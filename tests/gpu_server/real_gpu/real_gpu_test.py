@@ -62,8 +62,8 @@ def load():
     call("cuModuleLoadData", ctypes.byref(module), b".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry k() { ret; }\\0")
 def copy():
     call("cuMemcpyDtoHAsync_v2", pinned, device, size, copying)
-def check_copy():
-    assert ctypes.string_at(pinned, size.value) == bytes([7]) * size.value
+def check_copy(value=7):
+    assert ctypes.string_at(pinned, size.value) == bytes([value]) * size.value
 call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
@@ -109,7 +109,7 @@ for value in range(7, 12):
     copy()
     call("cuMemsetD8Async", device, ctypes.c_ubyte(value + 1), size, copying)
     call("cuStreamSynchronize", copying)
-    assert ctypes.string_at(pinned, size.value) == bytes([value]) * size.value
+    check_copy(value)
 """
 
 LOADS_BESIDE_COPY = MEANWHILE + """
