@@ -1,10 +1,16 @@
-"""What the checks of a framework share: each has a name and gives something whose bits are compared."""
+"""What the scripts share: how they say that the machine lacks something; and checks, each of which has a name and gives
+something whose bits are compared."""
 import hashlib
 import json
 import os
 import sys
 
 LACKS = 77  # the exit status of a script where the machine has not got what it needs
+
+
+def lacks(script, why):
+    print(f"{script}: {why}", file=sys.stderr)
+    sys.exit(LACKS)
 
 
 class Checks:
@@ -17,8 +23,7 @@ class Checks:
         return function
 
     def lacks(self, why):
-        print(f"{self.name}: {why}", file=sys.stderr)
-        sys.exit(LACKS)
+        lacks(self.name, why)
 
     def run(self, bytes_of, wanted=lambda function: True):
         """Prints a line for each, and ends the process: what a library does at exit is not checked here."""

@@ -16,7 +16,8 @@ import struct
 import sys
 import sysconfig
 
-LACKS = 77
+from checks import lacks
+
 SIZE = 64
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -45,8 +46,7 @@ def load(name):
             for sibling in sorted(glob.glob(os.path.join(os.path.dirname(found[0]), f"lib{name}Lt.so.*")))[:1]:
                 ctypes.CDLL(sibling, ctypes.RTLD_GLOBAL)
             return ctypes.CDLL(found[0], ctypes.RTLD_GLOBAL)
-    print(f"libraries: {name} is not installed", file=sys.stderr)
-    sys.exit(LACKS)
+    lacks("libraries", f"{name} is not installed")
 
 
 class Memory:

@@ -10,18 +10,13 @@ Exit status 77: PyTorch, or what the mode needs of it, is not there; the last li
 import argparse
 import ctypes
 import json
-import sys
 import time
+
+from checks import lacks
 
 MODES = [f"{kind}-{way}" for kind in ("train", "infer") for way in ("eager", "compiled", "graph")]
 BATCH, LENGTH, WIDTH, LAYERS, HEADS = 16, 128, 512, 4, 8
 WARM_STEPS = 5
-LACKS = 77
-
-
-def lacks(why):
-    print(f"torch_steps: {why}", file=sys.stderr)
-    sys.exit(LACKS)
 
 
 def round_trips():
@@ -99,9 +94,9 @@ def main():
     try:
         import torch
     except ImportError:
-        lacks("PyTorch is not installed")
+        lacks("torch_steps", "PyTorch is not installed")
     if not torch.cuda.is_available():
-        lacks("PyTorch finds no GPU")
+        lacks("torch_steps", "PyTorch finds no GPU")
     loop = Loop(torch, options.mode)
     first = [loop.step() for _ in range(WARM_STEPS)]
     steps, begin, trips = 0, time.perf_counter(), round_trips()
