@@ -2,6 +2,9 @@
 #include "api_client/http/http.hpp"
 
 #include <curl/curl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,6 +28,8 @@ constexpr long connections_max = 5;
 constexpr int first_pause_ms = 500, pause_ms_max = 20'000;
 // The kernel takes a peer for gone that answers none of nine: within a minute.
 constexpr int keepalive_after_s = 15, keepalive_every_s = 5;
+// One in our own network is gone after so long without a word; macOS has only the minute.
+constexpr int own_keepalive_after_s = 4, own_keepalive_every_s = 3, own_silent_ms_max = 10'000;
 // All headers of a reply, and of the interim ones before it, which may come without end; not every curl has a limit.
 constexpr size_t header_bytes_max = 256 << 10;
 // A secret shorter than this is no secret, and hiding it would garble every message.
@@ -33,6 +38,15 @@ constexpr size_t secret_length_min = 6;
 CURL* new_handle() {
     static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
     return ready == CURLE_OK ? curl_easy_init() : nullptr;
+}
+
+int set_silent_max(void*, curl_socket_t socket, curlsocktype) {
+#ifdef TCP_USER_TIMEOUT
+    (void)setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &own_silent_ms_max, sizeof own_silent_ms_max);
+#else
+    (void)socket;
+#endif
+    return CURL_SOCKOPT_OK;
 }
 
 // As curl_easy_perform, but CURLE_ABORTED_BY_CALLBACK as soon as somebody rings.
@@ -190,6 +204,10 @@ void Client::explain_outcome(const Request& request, const Outcome& outcome) con
     world_.explain(shown(line));
 }
 
+int Client::total_ms(const Request& request) const {
+    return request.total_ms > 0 ? request.total_ms : limits_.total_ms;
+}
+
 Client::Outcome Client::transfer(const Request& request) {
     CURL* curl = curl_->easy.get();
     curl_easy_reset(curl);  // options only: connections stay
@@ -233,7 +251,7 @@ Client::Outcome Client::transfer(const Request& request) {
     const bool may_be_sent_twice = request.repeatable || request.on_kept_connection;
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, may_be_sent_twice ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(limits_.total_ms));
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, long{total_ms(request)});
     const char* chosen = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"});
     const std::string authorities = chosen ? chosen : system_authorities();
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
@@ -245,8 +263,10 @@ Client::Outcome Client::transfer(const Request& request) {
     curl_multi_setopt(curl_->multi.get(), CURLMOPT_MAXCONNECTS, request.own_network ? 1L : connections_max);
     // For a reply that comes while things happen (on_bytes), and may be silent for minutes, on whichever kept connection.
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{keepalive_after_s});
-    curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, long{keepalive_every_s});
+    const bool own = request.own_network;
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{own ? own_keepalive_after_s : keepalive_after_s});
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, long{own ? own_keepalive_every_s : keepalive_every_s});
+    if (own) curl_easy_setopt(curl, CURLOPT_SOCKOPTFUNCTION, set_silent_max);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
@@ -316,7 +336,7 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
                 : "behind a proxy with a certificate authority of its own, point SSL_CERT_FILE at its certificate"};
     if (outcome.code == CURLE_OPERATION_TIMEDOUT)
         return Error{Error::Kind::network,
-                     outcome.sent ? host + " did not end its reply within " + seconds(limits_.total_ms)
+                     outcome.sent ? host + " did not end its reply within " + seconds(total_ms(request))
                                   : host + " cannot be reached: no connection within " + seconds(limits_.connect_ms),
                      outcome.sent ? "check your network and the cloud's status page" : no_way_hint};
     return Error{Error::Kind::network, "no reply from " + host + ": " + shown(outcome.words), no_way_hint};

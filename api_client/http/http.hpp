@@ -42,6 +42,8 @@ struct Request {
     bool on_kept_connection = false;
     // To a service of the operator's own network: plain http will do, and no proxy stands between.
     bool own_network = false;
+    // This one's, in place of its client's Limits::total_ms; 0: that.
+    int total_ms = 0;
     // Hears a reply's body while it comes, which is not kept; false ends it, with an Error. Empty: it is kept.
     std::function<bool(std::string_view bytes)> on_bytes = {};
 };
@@ -96,6 +98,7 @@ public:
 private:
     struct Outcome;
     Outcome transfer(const Request& request);
+    int total_ms(const Request& request) const;
     Error failure(const Request& request, const Outcome& outcome) const;
     void explain_request(const Request& request) const;
     void explain_outcome(const Request& request, const Outcome& outcome) const;

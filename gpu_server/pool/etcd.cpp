@@ -333,6 +333,14 @@ void Client::go_to_leader() {
     }
 }
 
+Result<bool> Client::is_over(int64_t lease) try {
+    auto answer = call("/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, true);
+    if (!answer) return answer.error();
+    return number(*answer, "TTL") < 0;  // in seconds, without their fractions
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
 Result<> Client::revoke(int64_t lease) {
     auto answer = call("/v3/lease/revoke", {{"ID", std::to_string(lease)}}, true);
     if (!answer && answer.error().kind != Error::Kind::not_found) return answer.error();
@@ -373,13 +381,16 @@ Result<News> parse_news(std::string_view line, const Span& span) try {
     return Error{Error::Kind::remote, std::string("etcd told nonsense: ") + error.what()};
 }
 
-Result<> Client::watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told) {
+Result<> Client::watch(const std::string& prefix, int64_t from, int total_ms,
+                       const std::function<bool(const News&)>& told) {
     http::Request request;
+    // So a member that has lost the others says so: without, it goes on, silent. Not repeatable: its caller knows from where on.
+    request.headers.push_back("Grpc-Metadata-hasleader: true");
+    request.total_ms = total_ms;
     const auto span = all_under(prefix);
     json create = to_json(span);
     create["start_revision"] = std::to_string(from);
     request.body = json{{"create_request", create}}.dump();
-    request.repeatable = true;
     std::string rest;
     std::optional<Result<>> ended;
     request.on_bytes = [&](std::string_view bytes) {
@@ -397,6 +408,7 @@ Result<> Client::watch(const std::string& prefix, int64_t from, const std::funct
     auto response = send(std::move(request), "/v3/watch");
     if (ended) return *ended;
     if (!response) return response.error();
+    current_ = (current_ + 1) % address_.urls.size();  // this one may have nothing to say for a while
     return Error{Error::Kind::network, "etcd ended its report"};
 }
 

@@ -113,14 +113,18 @@ public:
     };
     // From the first one on it asks the leader, which has all leases: every other member would have to ask it, too.
     Result<Kept> keep_alive(int64_t lease);
+    // Whether its time is over. keep_alive() of such a lease waits until etcd has ended it, and etcd 3.4 (Debian 12's) does
+    // that by a clock that may be set back: hours later, then.
+    Result<bool> is_over(int64_t lease);
     Result<> revoke(int64_t lease);
     // What was before this revision is not kept any more: how things are stays.
     Result<> forget_before(int64_t revision);
     // What etcd itself says is wrong with it, such as a full store; empty: nothing.
     Result<std::string> troubles();
     // What changes under the prefix, from this revision on, as it happens. Returns when `told` says false (Ok), when
-    // etcd has forgotten that revision (kind not_found: list again), or when the connection ends.
-    Result<> watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told);
+    // etcd has forgotten that revision (kind not_found: list again), or when the connection ends: after total_ms at the
+    // latest, and soon after the member has lost the others (some seconds) or us (http.cpp: ten), and would tell no news.
+    Result<> watch(const std::string& prefix, int64_t from, int total_ms, const std::function<bool(const News&)>& told);
 
 private:
     Result<> list_at_once(const std::vector<Span>& spans, size_t from, std::vector<Listing>& all);

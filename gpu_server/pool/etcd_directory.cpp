@@ -119,6 +119,7 @@ public:
         if (!made) return made.error();
         if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
         lease_ = *lease;
+        kept_at_ = boot_ms();
         highest_ = registration.fence = made->revision;
         registration.pool = pool_ = *pool;
         return registration;
@@ -129,6 +130,7 @@ public:
         int64_t number = 0, highest = 0;
         words >> number >> highest;
         lease_ = number;
+        kept_at_ = boot_ms();
         highest_ = highest;
         pool_ = registration.pool;
     }
@@ -136,8 +138,14 @@ public:
 
     Result<bool> renew() override {
         const auto known = highest_.load();
+        const auto asked = boot_ms();
         auto kept = keeper_.keep_alive(lease_);
-        if (!kept) return kept.error();
+        if (!kept) {
+            if (asked > kept_at_ + times_.ttl_s * 1000)
+                if (auto over = keeper_.is_over(lease_); over && *over) return false;
+            return kept.error();
+        }
+        kept_at_ = asked;
         if (!kept->there || kept->revision >= known) return kept->there;
         // That member lags behind; or etcd was restored from a snapshot, and knows nothing of what came later.
         auto now = keeper_.list(std::vector{etcd::just(keys_.identity())});
@@ -393,6 +401,7 @@ private:
     std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
     std::string pool_;                            // the keeper's: its identity, as we registered
     etcd::Client keeper_, writer_, looker_;       // each of one thread
+    int64_t kept_at_ = 0;                         // the keeper's: boot_ms() when the lease was renewed last
     int64_t all_asked_at_ = 0;                    // the looker's
     etcd::Follower follower_;
 };
@@ -437,6 +446,7 @@ public:
 
     Result<> remove(const std::string& node) override {
         if (auto known = is_known(node); !known) return known;
+        if (auto ended = end_what_is_over(node); !ended) return ended;
         auto gpus = etcd_.list(keys_.gpus());
         if (!gpus) return gpus.error();
         etcd::Txn txn;
@@ -456,6 +466,17 @@ private:
         for (auto& pair : members->values)
             if (pair.key == keys_.member(node)) return Ok{};
         return no_such_node(node);
+    }
+    // Its entry, if etcd has not ended the lease under it in time: etcd::Client::is_over() says why.
+    Result<> end_what_is_over(const std::string& node) {
+        auto found = etcd_.list(std::vector{etcd::just(keys_.node(node))});
+        if (!found) return found.error();
+        for (auto& pair : found->front().values) {
+            auto over = etcd_.is_over(pair.lease);
+            if (!over) return over.error();
+            if (*over) return etcd_.revoke(pair.lease);
+        }
+        return Ok{};
     }
 
     const Keys keys_;

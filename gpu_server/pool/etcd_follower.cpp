@@ -12,7 +12,7 @@ namespace tnr::server::etcd {
 
 namespace {
 
-constexpr int follow_connect_ms = 2'000;
+constexpr http::Limits follow_limits{.connect_ms = 2'000, .total_ms = 10'000};
 // A watch that ends sooner did not end because its time was over, and is not begun anew at once.
 constexpr int64_t lasted_ms = 1'000;
 // A thousand nodes that come at once would be told of each other one by one, a million times at a sixth of a millisecond of
@@ -58,8 +58,7 @@ void Follower::Heard::note(const std::vector<Event>& events) {
 }
 
 Result<> Follower::follow(const Told& told, const StopAsked& stopped) {
-    const auto watched_ms = static_cast<int>(part_of(std::min(times_.watched_ms, times_.history_ms), half_to_all()));
-    Client client(address_, {.connect_ms = follow_connect_ms, .total_ms = watched_ms}, stopped);
+    Client client(address_, follow_limits, stopped);
     auto listing = client.list(prefix_);
     if (!listing) return listing.error();
     std::vector<Event> all;
@@ -88,7 +87,8 @@ Result<> Follower::follow(const Told& told, const StopAsked& stopped) {
 Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const Told& told, const StopAsked& stopped) {
     Flood flood;
     bool flooded = false;
-    auto ended = client.watch(prefix_, heard.revision + 1, [&](const News& news) {
+    const auto watched_ms = static_cast<int>(part_of(std::min(times_.watched_ms, times_.history_ms), half_to_all()));
+    auto ended = client.watch(prefix_, heard.revision + 1, watched_ms, [&](const News& news) {
         heard.revision = std::max(heard.revision, news.revision);
         heard.note(news.events);
         if (news.events.empty()) return !stopped();

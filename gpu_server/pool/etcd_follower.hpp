@@ -18,7 +18,8 @@ struct FollowTimes {
     // etcd forgets what is older than once to twice this.
     int64_t history_ms = 300'000;
     // A watch that nothing happens on is begun anew after half of this to all of it: by chance, so that nodes that began
-    // together do not come together, and never after longer than history_ms. One that is broken without a word TCP finds out.
+    // together do not come together, and never after longer than history_ms. One that would tell no news ends by itself
+    // (Client::watch()).
     int64_t watched_ms = 300'000;
     // When more happens than a watch should tell one by one (flood_news in the .cpp), what happens is gathered for half of this to
     // all of it, and fetched as one. 0: never, for what must be known at once.

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Three nodes and an etcd, each in a network namespace of its own, while networks are cut, processes killed and stopped, and
-clocks jump, etcd's too. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead
+"""Three nodes and an etcd, of one member or of three, each in a network namespace of its own, while networks are cut, processes
+killed and stopped, and clocks jump, etcd's too. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead
 who believed in its lease. Nodes b and c have the same GPU, as two servers of one host would: only one of them may serve it.
 
     pool_partition_test.py BIN LIB CLOCK OTHER_CLOCK [SECONDS] [SEED]     CLOCK: clock_jump.so; needs root
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -30,8 +31,11 @@ BIN, LIB, CLOCK, OTHER_CLOCK = map(pathlib.Path, sys.argv[1:5])
 SECONDS = float(sys.argv[5]) if len(sys.argv) > 5 else 30
 SEED = int(sys.argv[6]) if len(sys.argv) > 6 else random.randrange(1 << 30)
 NODES = {"a": "10.77.0.11", "b": "10.77.0.12", "c": "10.77.0.13"}
-ETCD, USERS = "10.77.0.1", "10.77.0.20"
+MEMBERS, USERS = ["10.77.0.1", "10.77.0.2", "10.77.0.3"], "10.77.0.20"
 CLIENTS = 4
+AFTER_A_LEASE_S = 4.5  # it has three seconds, and etcd ends it within another half
+LONG_S = 60
+HEARD_S = 30  # promised are 11, until the connection to a member that is silent is taken for dead; the machine may be busy
 JUMPS = [-86400, -60, 5, 3600, 86400 * 400]  # seconds
 
 PROGRAM = """
@@ -89,6 +93,11 @@ class Network:
     def cut(self, name, cut):
         self.inside(self.switch, "ip", "link", "set", f"cable{name}", "down" if cut else "up")
 
+    def part(self, name, addresses, parted):
+        """From these alone."""
+        for address in addresses:
+            self.inside(f"{self.mark}{name}", "ip", "route", "add" if parted else "delete", "blackhole", f"{address}/32")
+
     def remove(self):
         for name in self.names:
             subprocess.run(["ip", "netns", "delete", name])
@@ -125,8 +134,6 @@ class Partitions(unittest.TestCase):
         self.addCleanup(self.network.remove)
         self.spaces = {name: self.network.add(name, address) for name, address in NODES.items()}
         self.users = self.network.add("u", USERS)
-        self.etcd = etcd.Etcd(self.folder, ETCD, (*self.network.add("e", ETCD), OTHER_CLOCK, self.clock("etcd")))
-        self.addCleanup(lambda: self.etcd.kill())
         self.servers, self.deaths, self.ran = {}, {name: [] for name in NODES}, {}
         self.random = random.Random(SEED)
 
@@ -146,7 +153,7 @@ class Partitions(unittest.TestCase):
             self.servers[node] = subprocess.Popen(
                 [*self.spaces[node], BIN / "tnr-gpu-server", "serve", "--listen", f"tcp://{NODES[node]}:14900",
                  "--emulate", "h100", "--emulated-memory", "256", "--emulated-seed", "a" if node == "a" else "shared",
-                 "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node,
+                 "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.store, "--node", node,
                  "--history", f"{self.folder}/{node}.history"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
                 env=dict(os.environ, LD_PRELOAD=str(CLOCK), TNR_CLOCK_JUMP=self.clock(node)))
@@ -167,12 +174,16 @@ class Partitions(unittest.TestCase):
         """A node is in the pool a moment before its folder knows the address that keys are for."""
         return all(" serves " in pathlib.Path(f"{self.folder}/{node}.log").read_text() for node in NODES)
 
-    def enroll(self):
-        def ask(*words):
-            return subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/a"],
-                                  check=True, stdout=subprocess.PIPE, text=True).stdout
-        words = ask("user", "add", "alice").replace("'", "").split()
-        return {"secret_key": words[1], "public_key": ask("user", "list").splitlines()[-1].split()[-1]}
+    def operator(self, *words):
+        done = subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/a"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def enroll(self, name="alice"):
+        words = self.operator("user", "add", name).replace("'", "").split()
+        keys = next(line for line in self.operator("user", "list").splitlines() if line.split()[0] == name)
+        return {"secret_key": words[1], "public_key": keys.split()[-1]}
 
     def server_key(self, node):
         entry = next(line for line in subprocess.run(
@@ -199,8 +210,10 @@ class Partitions(unittest.TestCase):
 
     def trouble(self):
         node, how_long = self.random.choice(list(NODES)), self.random.uniform(0.5, 6)
-        kind = self.random.choice(["cut", "stop", "kill", "restart", "clock", "etcd", "etcd's clock"])
-        print(f"{kind} {node} {how_long:.1f} s", file=sys.stderr)
+        kind = self.random.choice(["cut", "stop", "kill", "restart", "clock", "etcd stops", "etcd's clock", "etcd is cut",
+                                   "etcd is killed"])
+        member = self.random.choice(self.members)
+        print(f"{kind} {member.name if 'etcd' in kind else node} {how_long:.1f} s", file=sys.stderr)
         server = self.servers[node]
         if kind == "cut":
             self.network.cut(node, True)
@@ -222,19 +235,54 @@ class Partitions(unittest.TestCase):
         elif kind == "clock":
             self.clock(node, self.random.choice(JUMPS))
         elif kind == "etcd's clock":
-            self.clock("etcd", self.random.choice(JUMPS))
-        else:
-            os.killpg(self.etcd.process.pid, signal.SIGSTOP)
+            self.clock(member.name, self.random.choice(JUMPS))
+        elif kind == "etcd is cut":
+            self.network.cut(member.name, True)
             time.sleep(how_long)
-            os.killpg(self.etcd.process.pid, signal.SIGCONT)
+            self.network.cut(member.name, False)
+        elif kind == "etcd is killed":
+            member.kill()
+            time.sleep(how_long)
+            member.start(wait=False)
+        else:
+            os.killpg(member.process.pid, signal.SIGSTOP)
+            time.sleep(how_long)
+            os.killpg(member.process.pid, signal.SIGCONT)
 
-    def test_no_gpu_has_two_owners(self):
-        print(f"seed {SEED}", file=sys.stderr)
+    def member(self, address):
+        name = f"e{address[-1]}"
+        folder = f"{self.folder}/{name}"
+        os.mkdir(folder)
+        made = etcd.Etcd(folder, address, (*self.network.add(name, address), OTHER_CLOCK, self.clock(name)), name, alone=False)
+        self.addCleanup(made.kill)
+        return made
+
+    def begin(self, members):
+        """With an etcd of so many members."""
+        self.members = [self.member(address) for address in MEMBERS[:members]]
+        etcd.together(self.members)
+        self.store = "etcd://" + ",".join(f"{member.host}:{member.port}" for member in self.members)
         for node in NODES:
             self.serve(node)
         nodes.wait_until(self.all_are_there, nodes.READY_LIMIT_S)
         nodes.wait_until(self.all_serve, nodes.READY_LIMIT_S)
         self.own, self.keys = self.enroll(), {node: self.server_key(node) for node in NODES}
+
+    def can_be_used(self, node):
+        end = time.monotonic() + 30
+        while (done := self.run_program(f"after-{node}", node, 0.1)).returncode != 0 and time.monotonic() < end:
+            time.sleep(0.2)
+        self.assertEqual(done.returncode, 0, f"seed {SEED}: {done.stderr}")
+
+    def test_no_gpu_has_two_owners(self):
+        self.no_gpu_has_two_owners(members=1)
+
+    def test_no_gpu_has_two_owners_with_three_members_of_etcd(self):
+        self.no_gpu_has_two_owners(members=3)
+
+    def no_gpu_has_two_owners(self, members):
+        print(f"seed {SEED}", file=sys.stderr)
+        self.begin(members)
         until = time.monotonic() + SECONDS
         clients = [threading.Thread(target=self.use, args=(number, until)) for number in range(CLIENTS)]
         for client in clients:
@@ -246,10 +294,7 @@ class Partitions(unittest.TestCase):
             client.join()
         # All is well again: every GPU can be had.
         for node in NODES:
-            end = time.monotonic() + 30
-            while (done := self.run_program(f"after-{node}", node, 0.1)).returncode != 0 and time.monotonic() < end:
-                time.sleep(0.2)
-            self.assertEqual(done.returncode, 0, f"seed {SEED}: {done.stderr}")
+            self.can_be_used(node)
         for node in list(self.servers):
             self.deaths[node].append(boot_ms())
             self.end(node)
@@ -262,6 +307,43 @@ class Partitions(unittest.TestCase):
         self.assertGreater(len(claims), SECONDS / 4)
         self.assertEqual({event["node"] for event in claims} - {"b", "c"}, {"a"})
         self.assertGreater(lost, 0)
+
+    def test_leases_that_etcd_does_not_end(self):
+        """etcd 3.4 ends leases by a clock that may be set back, and says nothing to who renews one that is over until then."""
+        self.begin(members=1)
+        self.network.cut("a", True)
+        os.killpg(self.servers["b"].pid, signal.SIGKILL)
+        self.clock(self.members[0].name, -86400)
+        time.sleep(AFTER_A_LEASE_S)
+        self.network.cut("a", False)
+        self.can_be_used("a")
+        self.operator("remove-node", "b")
+
+    def test_a_member_of_etcd_that_is_cut_off_keeps_nothing_from_the_nodes(self):
+        """Each in turn, so that whichever a node follows is cut off once: from the other members alone, then from all."""
+        self.begin(members=3)
+        for turn, member in enumerate(self.members * 2):
+            def cut(on):
+                if turn < len(self.members):
+                    self.network.part(member.name, [address for address in MEMBERS if address != member.host], on)
+                else:
+                    self.network.cut(member.name, on)
+            self.own = self.enroll(f"bob{turn}")
+            for node in ("a", "b"):
+                self.can_be_used(node)  # the cut before may have cost it its lease
+            with concurrent.futures.ThreadPoolExecutor() as both:
+                # One on each GPU.
+                programs = [both.submit(self.run_program, f"bobs-{node}", node, LONG_S) for node in ("a", "b")]
+                nodes.wait_until(lambda: self.operator("nodes").count(" 0/1 ") == len(programs), nodes.READY_LIMIT_S)
+                cut(True)
+                self.operator("user", "remove", f"bob{turn}")
+                removed = time.monotonic()
+                ended = [program.result() for program in programs]
+                took = time.monotonic() - removed
+                cut(False)
+            print(f"{member.name} was cut off: bob's programs ended after {took:.1f} s", file=sys.stderr)
+            self.assertEqual([one.returncode != 0 for one in ended], [True, True])
+            self.assertLess(took, HEARD_S)
 
 
 if __name__ == "__main__":

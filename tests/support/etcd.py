@@ -1,4 +1,4 @@
-"""A real etcd for a test: one member, in a folder of its own, on ports of the kernel's choice."""
+"""A real etcd for a test: one member or several, in folders of their own, on ports of the kernel's choice."""
 import base64
 import json
 import os
@@ -20,31 +20,33 @@ def program():
 
 
 class Etcd:
-    def __init__(self, folder, host="127.0.0.1", command=()):
+    """One member: the only one, or one of those that together() makes."""
+
+    def __init__(self, folder, host="127.0.0.1", command=(), name="test", alone=True):
         """`command`: put before etcd's own, such as ("ip", "netns", "exec", NAME)."""
         self.ports = ports.Ports(2)  # also for the next start; one of the kernel's choice may be a connection's by then
         self.port, self.peer_port = self.ports.all()
-        self.host, self.folder, self.command = host, folder, tuple(command)
+        self.host, self.folder, self.command, self.name = host, folder, tuple(command), name
+        self.peer = f"http://{host}:{self.peer_port}"  # for other members
+        self.all_peers = f"{name}={self.peer}"
         self.process, self.more = None, ()  # more of etcd's options, for the next start
-        self.start()
+        if alone:
+            self.start()
 
     @property
     def store(self):
         return f"etcd://{self.host}:{self.port}"
 
     def start(self, wait=True):
-        url, peer = f"http://{self.host}:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        url = f"http://{self.host}:{self.port}"
         with open(os.path.join(self.folder, "etcd.log"), "a") as log:
-            self.process = self.run(url, peer, log)
+            self.process = subprocess.Popen(
+                [*self.command, program(), "--name", self.name, "--data-dir", os.path.join(self.folder, "etcd"),
+                 "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", self.peer,
+                 "--initial-advertise-peer-urls", self.peer, "--initial-cluster", self.all_peers, "--unsafe-no-fsync",
+                 *self.more], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
         if wait:
             self.wait()
-
-    def run(self, url, peer, log):
-        return subprocess.Popen(
-            [*self.command, program(), "--name", "test", "--data-dir", os.path.join(self.folder, "etcd"),
-             "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}", "--unsafe-no-fsync", *self.more],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
 
     def wait(self):
         ask = f"import urllib.request as u; u.urlopen('http://{self.host}:{self.port}/health', timeout=1)"
@@ -65,3 +67,13 @@ class Etcd:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def together(members):
+    """Members that were made with alone=False: begun as one etcd."""
+    peers = ",".join(member.all_peers for member in members)
+    for member in members:
+        member.all_peers = peers
+        member.start(wait=False)
+    for member in members:
+        member.wait()
