@@ -16,7 +16,7 @@ namespace {
 // Whether etcd can still tell what happened since then.
 bool remembers(OwnEtcd& server, int64_t revision) {
     etcd::Client client(server.address(), {.connect_ms = 1'000, .total_ms = 1'000});
-    auto ended = client.watch("/tnr/", revision, [](const etcd::News& news) { return news.events.empty(); });
+    auto ended = client.watch("/tnr/", revision, 1'000, [](const etcd::News& news) { return news.events.empty(); });
     return ended || ended.error().kind != Error::Kind::not_found;
 }
 
