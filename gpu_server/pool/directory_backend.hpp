@@ -79,6 +79,9 @@ public:
     // Tells of all nodes and drains first, then what changes, until `told` says false or the connection ends.
     virtual Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) = 0;
 
+    // From any thread: what the one that writes waits for ends now, and whether it was done is unknown.
+    virtual void give_up_writing() {}
+
     virtual void leave(const PoolNode& self) = 0;
 };
 

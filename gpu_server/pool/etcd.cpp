@@ -184,8 +184,11 @@ Txn& Txn::read(const Span& span) {
     return *this;
 }
 
-Client::Client(Address address, http::Limits limits, StopAsked stopped)
+Client::Client(Address address, http::Limits limits, StopAsked stopped, int patience_ms_max)
     : address_(std::move(address)),
+      patience_ms_min_(limits.total_ms),
+      patience_ms_max_(std::max(limits.total_ms, patience_ms_max)),
+      patience_ms_(limits.total_ms),
       http_({.pause = [stopped](int) { return !stopped(); }, .bell = stopped.bell},
             [&] {
                 limits.tries_max = 1;  // whoever calls knows better whether it is worth another try
@@ -196,17 +199,22 @@ Client::Client(Address address, http::Limits limits, StopAsked stopped)
 Result<http::Response> Client::send(http::Request request, const std::string& path) {
     request.method = "POST";
     request.own_network = request.on_kept_connection = true;  // transactions have conditions
+    if (request.total_ms == 0) request.total_ms = patience_ms_;
     std::optional<Error> trouble;
     for (size_t tries = 0; tries < address_.urls.size(); ++tries) {
         request.url = address_.urls[current_] + path;
         auto response = http_.send(request);
         // 503: it has no leader.
-        if (response && response->status != 503) return response;
+        if (response && response->status != 503) {
+            patience_ms_ = patience_ms_min_;
+            return response;
+        }
         trouble = response ? Error{Error::Kind::network, address_.urls[current_] + " says that it cannot serve now"}
                            : response.error();
         current_ = (current_ + 1) % address_.urls.size();
         if (!request.repeatable) break;
     }
+    patience_ms_ = std::min(2 * patience_ms_, patience_ms_max_);
     const bool mistrusted = trouble->what.find("is not trusted") != std::string::npos;
     return Error{Error::Kind::network, "the pool's store, " + address_.text + ", does not answer: " + trouble->what,
                  mistrusted ? certificate_hint : "look at the etcd there: etcdctl endpoint health"};
@@ -367,14 +375,13 @@ Result<News> parse_news(std::string_view line, const Span& span) try {
     auto answer = json::parse(line);
     auto& result = answer.at("result");
     News news;
-    news.revision = number(result.at("header"), "revision");
     if (result.value("canceled", false))
         return Error{Error::Kind::not_found,
                      "etcd does not tell any more: " + result.value("cancel_reason", "compacted")};
     if (auto events = result.find("events"); events != result.end())
         for (auto& event : *events) {
-            news.events.push_back({event.value("type", "PUT") == "DELETE", key_value(event.at("kv"))});
-            if (!is_in(span, news.events.back().pair.key)) throw std::out_of_range("a key that is not followed");
+            news.push_back({event.value("type", "PUT") == "DELETE", key_value(event.at("kv"))});
+            if (!is_in(span, news.back().pair.key)) throw std::out_of_range("a key that is not followed");
         }
     return news;
 } catch (const std::exception& error) {

@@ -86,10 +86,7 @@ struct Event {
     bool removed = false;
     KeyValue pair;
 };
-struct News {
-    std::vector<Event> events;
-    int64_t revision = 0;
-};
+using News = std::vector<Event>;
 
 inline constexpr const char* full_hint =
     "the pool's operator makes room: etcdctl defrag, then etcdctl alarm disarm (a larger one: --quota-backend-bytes)";
@@ -99,8 +96,9 @@ inline constexpr size_t spans_max = 100;
 
 class Client {
 public:
-    // `stopped`: true ends what waits with an Error.
-    explicit Client(Address address, http::Limits limits, StopAsked stopped = {});
+    // `stopped`: true ends what waits with an Error. `patience_ms_max`: after a request that was not answered the next waits
+    // for twice as long, up to this, until one is answered: what takes longer than total_ms each time would never be done.
+    explicit Client(Address address, http::Limits limits, StopAsked stopped = {}, int patience_ms_max = 0);
 
     Result<Listing> list(const std::string& prefix);
     // What each of them has, in their order and as of one moment: one request for up to spans_max of them.
@@ -133,6 +131,8 @@ private:
     Result<http::Response> send(http::Request request, const std::string& path);
 
     Address address_;
+    const int patience_ms_min_, patience_ms_max_;
+    int patience_ms_;
     http::Client http_;
     size_t current_;            // of the address's urls
     int64_t leaders_term_ = 0;  // when we came to the leader: each has another

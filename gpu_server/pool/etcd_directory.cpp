@@ -25,6 +25,8 @@ namespace {
 
 // A lease is worth three seconds: what takes longer than this may as well be asked again.
 constexpr http::Limits quick{.connect_ms = 800, .total_ms = 1'200};
+// A claim is worth more of it, where etcd's disk is slow: as long as etcd itself takes for a request.
+constexpr int write_ms_max = 7'000;
 // Somebody's request waits for the answer, and can do without.
 constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
 
@@ -75,7 +77,7 @@ public:
           keys_{address.prefix},
           times_(times),
           keeper_(address, quick),
-          writer_(address, quick),
+          writer_(address, quick, {[this] { return given_up_.rung(); }, given_up_.fd()}, write_ms_max),
           looker_(address, impatient),
           follower_(address, keys_.view(), keys_.history(),
                     {.history_ms = times.history_ms, .gathered_ms = times.gathered_ms}) {}
@@ -297,6 +299,8 @@ public:
             stopped);
     }
 
+    void give_up_writing() override { given_up_.ring(); }
+
     void leave(const PoolNode& self) override {
         for (auto& uuid : self.gpus)
             (void)keeper_.commit(etcd::Txn().if_is(keys_.gpu(uuid), self.name).remove(keys_.gpu(uuid)));
@@ -400,9 +404,10 @@ private:
     const LeaseTimes times_;
     std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
     std::string pool_;                            // the keeper's: its identity, as we registered
-    etcd::Client keeper_, writer_, looker_;       // each of one thread
-    int64_t kept_at_ = 0;                         // the keeper's: boot_ms() when the lease was renewed last
-    int64_t all_asked_at_ = 0;                    // the looker's
+    Bell given_up_;
+    etcd::Client keeper_, writer_, looker_;  // each of one thread
+    int64_t kept_at_ = 0;                    // the keeper's: boot_ms() when the lease was renewed last
+    int64_t all_asked_at_ = 0;               // the looker's
     etcd::Follower follower_;
 };
 

@@ -89,10 +89,11 @@ Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const To
     bool flooded = false;
     const auto watched_ms = static_cast<int>(part_of(std::min(times_.watched_ms, times_.history_ms), half_to_all()));
     auto ended = client.watch(prefix_, heard.revision + 1, watched_ms, [&](const News& news) {
-        heard.revision = std::max(heard.revision, news.revision);
-        heard.note(news.events);
-        if (news.events.empty()) return !stopped();
-        if (!told(false, news.events)) return false;
+        // Not what the answer's header says: so far has etcd come, which may be further than it has told here.
+        for (auto& event : news) heard.revision = std::max(heard.revision, event.pair.mod_revision);
+        heard.note(news);
+        if (news.empty()) return !stopped();
+        if (!told(false, news)) return false;
         flooded = times_.gathered_ms > 0 && flood.rises();
         return !flooded;
     });

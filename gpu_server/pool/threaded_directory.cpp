@@ -134,6 +134,7 @@ private:
             LockGuard lock(mutex_);
             stop_.ring();
         }
+        backend_->give_up_writing();
         for (auto* condition : {&to_write_, &to_look_, &to_stop_}) condition->notify_all();
     }
     void stop() {

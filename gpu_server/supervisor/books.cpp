@@ -17,9 +17,13 @@ Result<int64_t> Books::begin(ClaimRecord claim) {
     claim.began_ms = now_ms();
     auto id = ledger_.begin(claim);
     if (!id) return id;
-    open_[*id] = {loop_.now(), std::count(claim.devices.begin(), claim.devices.end(), ',') + 1};
+    open_[*id] = {std::nullopt, std::count(claim.devices.begin(), claim.devices.end(), ',') + 1};
     if (timer_ == 0) note_again();
     return id;
+}
+
+void Books::count(int64_t id) {
+    if (auto found = open_.find(id); found != open_.end()) found->second.since = loop_.now();
 }
 
 void Books::used(int64_t id, const WorkerUse& more) {
@@ -32,7 +36,8 @@ void Books::used(int64_t id, const WorkerUse& more) {
 }
 
 ClaimNews Books::news_of(int64_t id, Open& open) {
-    if (!open.ended) open.use.lasted_ms = std::chrono::duration_cast<milliseconds>(loop_.now() - open.since).count();
+    if (!open.ended && open.since)
+        open.use.lasted_ms = std::chrono::duration_cast<milliseconds>(loop_.now() - *open.since).count();
     auto use = open.use;
     use.busy_ms = std::min(use.busy_ms, use.lasted_ms * open.gpus);
     return {id, use, open.ended};
@@ -107,7 +112,7 @@ void Books::hand_over(Handover& handover) {
     auto& section = handover.section("books") = {{"open", json::array()}, {"wipes", json::array()}};
     for (auto& [id, open] : open_)
         section["open"].push_back({{"claim", id},
-                                   {"since", ticks(open.since)},
+                                   {"since", ticks(open.since.value_or(loop_.now()))},
                                    {"gpus", open.gpus},
                                    {"lasted_ms", open.use.lasted_ms},
                                    {"bytes_up", open.use.bytes_up},

@@ -31,6 +31,8 @@ public:
 
     // Its id, and when and where it began, are chosen here. An Error: it is not in the ledger, so it must not begin.
     Result<int64_t> begin(ClaimRecord claim);
+    // From here on it costs something: nobody pays for the time that the pool's store takes to have it.
+    void count(int64_t id);
     void used(int64_t id, const WorkerUse& more);
     // A ledger that does not take it now (a full disk) is tried again every second; the claim costs nothing meanwhile.
     void end(int64_t id, const std::string& why);
@@ -48,7 +50,7 @@ public:
 
 private:
     struct Open {
-        EventLoop::Clock::time_point since;
+        std::optional<EventLoop::Clock::time_point> since;  // when it began to count
         int64_t gpus = 1;
         ClaimUse use = {};
         std::optional<std::string> ended = {};

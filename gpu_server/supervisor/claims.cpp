@@ -178,7 +178,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
         enter(made, goes_elsewhere(wish) && options_.pool->nothing_elsewhere(made.account) ? Directory::Unless::others
                                                                                            : Directory::Unless::never);
     else
-        made.fence = made.id;
+        active(made, made.id);
     return &made;
 }
 
@@ -208,10 +208,15 @@ void Claims::registered(int64_t id, Result<int64_t> fence) {
 // claims. Those that were registered before this one are known now: it ends if it is beyond the limit with them.
 void Claims::begin(Claim& claim, int64_t fence) {
     if (is_beyond_limit(claim, fence)) return end_or_wait_on(claim, too_many(claim));
-    claim.fence = fence;
+    active(claim, fence);
     for (auto& session : claim.sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
             serve(claim, session);
+}
+
+void Claims::active(Claim& claim, int64_t fence) {
+    claim.fence = fence;
+    books_.count(claim.id);
 }
 
 static constexpr const char* claim_moved = "its machine has a claim at another node";

@@ -279,6 +279,7 @@ private:
     void enter(const Claim& claim, Directory::Unless unless);
     void enter_beside_others(Claim& claim);
     void begin(Claim& claim, int64_t fence);
+    void active(Claim& claim, int64_t fence);
     // With those of its account that were registered before that number.
     bool is_beyond_limit(const Claim& claim, int64_t fence) const;
     Error too_many(const Claim& claim) const;

@@ -236,8 +236,11 @@ Result<Session*> Claims::add_session(Claim& claim, const Caller& caller, const P
     if (added.worker->state == Worker::State::warm && claim.fence > 0) {
         serve(claim, added);
     } else {
-        added.timer = loop_.after(worker_start_timeout,
-                                  [this, &added] { end_session(added, "its worker did not start in time"); });
+        added.timer = loop_.after(worker_start_timeout, [this, &claim, &added] {
+            if (claim.fence > 0) return end_session(added, "its worker did not start in time");
+            log(LogLevel::warning, "claim " + std::to_string(claim.id) + ": the pool's store did not take it in time");
+            end_session(added, "the pool's store did not take the claim in time");
+        });
     }
     return &added;
 }

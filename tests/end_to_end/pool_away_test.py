@@ -5,11 +5,13 @@ snapshot.
     pool_away_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
 """
 import base64
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ import etcd  # noqa: E402
 import pool_case  # noqa: E402
 import ports  # noqa: E402
 import processes  # noqa: E402
+import proxy  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -68,6 +71,36 @@ class PoolAway(pool_case.PoolCase):
                 server.terminate()
         self.assertNotEqual(server.returncode, 0)
         self.assertIn("alice", operator("list"))
+
+    def test_an_etcd_that_writes_slowly(self):
+        """A claim is made all the same. Where it is too slow for that, the store is blamed, and nobody pays for the time."""
+        between = proxy.Proxy(("127.0.0.1", 0), ("127.0.0.1", self.etcd.port))
+        self.addCleanup(between.close)
+        self.pool.store = f"etcd://127.0.0.1:{between.port}"
+        self.serve("a", "h100")
+        alice = self.user("alice")
+        over, slow_s = threading.Event(), 0
+        self.addCleanup(over.set)
+        def change(connection, target, data):
+            if target is connection.server and (b'"request_put"' in data or b'"request_delete_range"' in data):
+                over.wait(slow_s)
+            return data
+        between.change = change
+        slow_s = 1.5  # longer than a node waits for the first answer
+        self.runs(alice, "h100")
+        slow_s = 60
+        self.assertIn("the pool's store did not take the claim in time", self.refused(alice, "h100"))
+        self.assertIn("the pool's store did not take it in time", self.log("a"))
+        wait_until(lambda: len(self.ended_claims("a")) == 2, 30)
+        served, never = self.ended_claims("a")
+        self.assertGreater(served["lasted_ms"], 0)
+        self.assertEqual(never["lasted_ms"], 0)
+
+    def ended_claims(self, node):
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder}/{node}/pool.db?mode=ro", uri=True)) as ledger:
+            ledger.row_factory = sqlite3.Row
+            return ledger.execute("SELECT until_ms - began_ms AS lasted_ms FROM claims WHERE ended_ms IS NOT NULL "
+                                  "ORDER BY id").fetchall()
 
     @unittest.skipUnless(shutil.which("etcdctl"), "needs etcd-client")
     def test_etcd_is_restored_from_a_snapshot(self):

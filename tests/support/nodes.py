@@ -33,10 +33,11 @@ class Pool:
         """`programs`: the folder of tnr-gpu-server; `library`: that of libcuda.so.1."""
         self.server_program, self.library, self.folder = pathlib.Path(programs) / "tnr-gpu-server", library, str(folder)
         self.servers, self.addresses = {}, {}
-        self.etcd = None
+        self.etcd = self.store = None  # store: as nodes are told
 
     def __enter__(self):
         self.etcd = etcd.Etcd(self.folder)
+        self.store = self.etcd.store
         return self
 
     def __exit__(self, *_):
@@ -49,7 +50,7 @@ class Pool:
         with open(f"{self.folder}/{node}.log", "a") as log:
             server = subprocess.Popen(
                 [self.server_program, "serve", *listen, "--emulate", gpus, "--emulated-memory", "256", "--linger-ms", "0",
-                 "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node, *more],
+                 "--state", f"{self.folder}/{node}", "--store", self.store, "--node", node, *more],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
         self.servers[node] = server
         self.addresses[node] = with_server.address_of(server)

@@ -30,7 +30,7 @@ void write(std::byte* p, T value, bool strong) {
 }
 
 // How much of a vector is read or written at one moment. ThreadSanitizer follows no accesses of 16 bytes.
-#if defined(__SANITIZE_THREAD__)
+#ifdef TNR_THREAD_SANITIZER
 constexpr uint32_t bytes_at_once = sizeof(uint64_t);
 #else
 constexpr uint32_t bytes_at_once = sizeof(Wide);

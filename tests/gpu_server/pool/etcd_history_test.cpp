@@ -1,11 +1,13 @@
 // What etcd keeps of what was: the nodes have it forget, so that it never fills.
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
 
 #include "gpu_server/pool/directory.hpp"
 #include "gpu_server/pool/etcd_follower.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 
 using namespace tnr;
@@ -16,7 +18,7 @@ namespace {
 // Whether etcd can still tell what happened since then.
 bool remembers(OwnEtcd& server, int64_t revision) {
     etcd::Client client(server.address(), {.connect_ms = 1'000, .total_ms = 1'000});
-    auto ended = client.watch("/tnr/", revision, 1'000, [](const etcd::News& news) { return news.events.empty(); });
+    auto ended = client.watch("/tnr/", revision, 1'000, [](const etcd::News& news) { return news.empty(); });
     return ended || ended.error().kind != Error::Kind::not_found;
 }
 
@@ -57,7 +59,113 @@ bool all_kept_alive(OwnEtcd& server) {
     return found > 0 && kept == found;
 }
 
+// What stands between a follower and its etcd, and may fall silent on a watch that has just begun.
+class SilentBetween {
+public:
+    explicit SilentBetween(OwnEtcd& server) : server_(server) {
+        Endpoint here;
+        listener_ = std::move(*listen_on("127.0.0.1", 0, 64, here));
+        address_ = *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(here.port));
+        thread_ = std::thread([this] { pass_on(); });
+    }
+    ~SilentBetween() {
+        stopping_ = true;
+        thread_.join();
+    }
+    etcd::Address address() const { return address_; }
+    // From here on nothing passes, until `again`.
+    void cut() { cut_ = true; }
+    // The first watch hears that it has begun, then nothing, and ends after `silent_ms`.
+    void again(int silent_ms) { silent_ms_ = silent_ms, cut_ = false; }
+    bool was_silent() const { return was_silent_; }
+
+private:
+    struct Flow {
+        UniqueFd client, server;
+        int64_t ends_ms = 0;
+    };
+
+    void pass_on() {
+        while (!stopping_) {
+            std::vector<pollfd> all{{listener_.get(), POLLIN, 0}};
+            for (auto& flow : flows_)
+                for (int fd : {flow.client.get(), flow.server.get()}) all.push_back({fd, POLLIN, 0});
+            (void)poll(all.data(), all.size(), 20);
+            for (size_t i = 0; i < flows_.size(); ++i)
+                if (cut_ || !passes(flows_[i], all[1 + 2 * i].revents, all[2 + 2 * i].revents)) flows_[i] = {};
+            std::erase_if(flows_, [](const Flow& flow) { return !flow.client; });
+            if (!(all[0].revents & POLLIN)) continue;
+            UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            if (!cut_) flows_.push_back({std::move(client), connected()});
+        }
+    }
+    bool passes(Flow& flow, short from_client, short from_server) {
+        if (flow.ends_ms > 0) return boot_ms() < flow.ends_ms;
+        if (from_client && !passes(flow.client, flow.server, nullptr)) return false;
+        return !from_server || passes(flow.server, flow.client, &flow);
+    }
+    bool passes(const UniqueFd& from, const UniqueFd& to, Flow* flow) {
+        char bytes[1 << 16];
+        const auto size = recv(from.get(), bytes, sizeof bytes, 0);
+        if (size <= 0) return false;
+        const std::string_view text(bytes, static_cast<size_t>(size));
+        if (flow && silent_ms_ > 0 && text.find("\"created\":true") != text.npos) {
+            flow->ends_ms = boot_ms() + silent_ms_.exchange(0);
+            was_silent_ = true;
+        }
+        return send(to.get(), text.data(), text.size(), MSG_NOSIGNAL) == size;
+    }
+    UniqueFd connected() const {
+        UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in there{};
+        there.sin_family = AF_INET;
+        there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        there.sin_port = htons(static_cast<uint16_t>(server_.port()));
+        (void)!connect(fd.get(), reinterpret_cast<sockaddr*>(&there), sizeof there);
+        return fd;
+    }
+
+    OwnEtcd& server_;
+    UniqueFd listener_;
+    etcd::Address address_;
+    std::vector<Flow> flows_;  // the thread's
+    std::atomic<bool> stopping_ = false, cut_ = false, was_silent_ = false;
+    std::atomic<int> silent_ms_ = 0;
+    std::thread thread_;
+};
+
 }  // namespace
+
+// A watch's first answer says how far etcd has come; what has changed until then comes in a later one, or never.
+TEST_CASE("a change is heard though the watch that would have told it broke when it had just begun", "[pool]") {
+    if (!OwnEtcd::is_there()) return;
+    OwnEtcd server;
+    SilentBetween between(server);
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    const std::string key = server.address().prefix + "there/a";
+    REQUIRE(client.commit(etcd::Txn().put(key, "1")));
+    std::atomic<bool> first = false, second = false, stopping = false;
+    etcd::Follower follower(between.address(), server.address().prefix + "there/", "", {});
+    std::thread follows([&] {
+        while (!stopping)
+            (void)follower.follow(
+                [&](bool, const std::vector<etcd::Event>& events) {
+                    for (auto& event : events) (event.pair.value == "1" ? first : second) = true;
+                    return true;
+                },
+                {[&] { return stopping.load(); }});
+    });
+    CHECK(within(5, [&] { return first.load(); }));
+    constexpr auto longer_than_a_failure = std::chrono::milliseconds(1'500);
+    std::this_thread::sleep_for(longer_than_a_failure);
+    between.cut();
+    REQUIRE(client.commit(etcd::Txn().put(key, "2")));
+    between.again(longer_than_a_failure.count());
+    CHECK(within(10, [&] { return second.load(); }));
+    CHECK(between.was_silent());
+    stopping = true;
+    follows.join();
+}
 
 // To go on where it was, etcd would read through all that has happened: here it cannot, since it has forgotten that.
 TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
