@@ -184,10 +184,10 @@ Txn& Txn::read(const Span& span) {
     return *this;
 }
 
-Client::Client(Address address, http::Limits limits, StopAsked stopped, int patience_ms_max)
+Client::Client(Address address, http::Limits limits, StopAsked stopped, int most_patience_ms)
     : address_(std::move(address)),
-      patience_ms_min_(limits.total_ms),
-      patience_ms_max_(std::max(limits.total_ms, patience_ms_max)),
+      least_patience_ms_(limits.total_ms),
+      most_patience_ms_(std::max(limits.total_ms, most_patience_ms)),
       patience_ms_(limits.total_ms),
       http_({.pause = [stopped](int) { return !stopped(); }, .bell = stopped.bell},
             [&] {
@@ -206,7 +206,7 @@ Result<http::Response> Client::send(http::Request request, const std::string& pa
         auto response = http_.send(request);
         // 503: it has no leader.
         if (response && response->status != 503) {
-            patience_ms_ = patience_ms_min_;
+            patience_ms_ = least_patience_ms_;
             return response;
         }
         trouble = response ? Error{Error::Kind::network, address_.urls[current_] + " says that it cannot serve now"}
@@ -214,7 +214,7 @@ Result<http::Response> Client::send(http::Request request, const std::string& pa
         current_ = (current_ + 1) % address_.urls.size();
         if (!request.repeatable) break;
     }
-    patience_ms_ = std::min(2 * patience_ms_, patience_ms_max_);
+    patience_ms_ = std::min(2 * patience_ms_, most_patience_ms_);
     const bool mistrusted = trouble->what.find("is not trusted") != std::string::npos;
     return Error{Error::Kind::network, "the pool's store, " + address_.text + ", does not answer: " + trouble->what,
                  mistrusted ? certificate_hint : "look at the etcd there: etcdctl endpoint health"};

@@ -96,9 +96,9 @@ inline constexpr size_t spans_max = 100;
 
 class Client {
 public:
-    // `stopped`: true ends what waits with an Error. `patience_ms_max`: after a request that was not answered the next waits
+    // `stopped`: true ends what waits with an Error. `most_patience_ms`: after a request that was not answered the next waits
     // for twice as long, up to this, until one is answered: what takes longer than total_ms each time would never be done.
-    explicit Client(Address address, http::Limits limits, StopAsked stopped = {}, int patience_ms_max = 0);
+    explicit Client(Address address, http::Limits limits, StopAsked stopped = {}, int most_patience_ms = 0);
 
     Result<Listing> list(const std::string& prefix);
     // What each of them has, in their order and as of one moment: one request for up to spans_max of them.
@@ -131,7 +131,7 @@ private:
     Result<http::Response> send(http::Request request, const std::string& path);
 
     Address address_;
-    const int patience_ms_min_, patience_ms_max_;
+    const int least_patience_ms_, most_patience_ms_;
     int patience_ms_;
     http::Client http_;
     size_t current_;            // of the address's urls

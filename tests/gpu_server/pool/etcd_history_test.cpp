@@ -94,9 +94,8 @@ private:
             for (size_t i = 0; i < flows_.size(); ++i)
                 if (cut_ || !passes(flows_[i], all[1 + 2 * i].revents, all[2 + 2 * i].revents)) flows_[i] = {};
             std::erase_if(flows_, [](const Flow& flow) { return !flow.client; });
-            if (!(all[0].revents & POLLIN)) continue;
-            UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-            if (!cut_) flows_.push_back({std::move(client), connected()});
+            if (cut_ || !(all[0].revents & POLLIN)) continue;  // who comes now waits
+            flows_.push_back({UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), connected()});
         }
     }
     bool passes(Flow& flow, short from_client, short from_server) {
