@@ -65,7 +65,7 @@ private:
     using Range = std::shared_ptr<SharedRange>;
     struct Change {
         Range range;
-        std::vector<PageRun> runs;
+        SharedRange::Taken taken;
     };
     Range range_at(uint64_t address) const TNR_REQUIRES(mutex_);
     Range range_from(uint64_t host) const TNR_REQUIRES(mutex_);
@@ -197,9 +197,8 @@ std::vector<SharedPages::Change> SharedPages::take_from_program(uint64_t stream)
     if (!held_.empty()) keep_serving();  // before another thread can fault
     std::erase_if(held_, [&](const Range& range) {
         if (!used_by(*range, stream)) return false;
-        auto runs = range->changed();
-        range->take_all(!runs.empty() && range->view->read_in_place() ? PageAccess::read : PageAccess::none);
-        if (!runs.empty()) changes.push_back({range, std::move(runs)});
+        auto taken = range->take();
+        if (!taken.changed.empty()) changes.push_back({range, std::move(taken)});
         return true;
     });
     return changes;
@@ -210,10 +209,9 @@ void SharedPages::send(const std::vector<Change>& changes) {
     ++giving_;
     mutex_.unlock();
     for (auto& change : changes)
-        for (auto run : change.runs) give_pages(*change.range, run);
+        for (auto run : change.taken.changed) give_pages(*change.range, run);
     mutex_.lock();
-    for (auto& change : changes)
-        if (change.range->view->read_in_place()) change.range->take_all();
+    for (auto& change : changes) change.range->hide(change.taken);
     --giving_;
     changed_.notify_all();
 }
@@ -386,7 +384,7 @@ CUresult share_pages(const Context& context, const SharedMemory& memory, uint64_
         made.view = own ? view_of_program_pages(made.address, all) : view_of_fresh_pages(made.address, all);
         if (!made.view) return own ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
         // A variable has a value before anybody touches it: from here on other threads can fault.
-        if (variable) made.take_all();
+        if (variable) (void)made.take();
         return CUDA_SUCCESS;
     });
 }

@@ -27,27 +27,37 @@ std::pair<uint64_t, uint64_t> SharedRange::part(PageRun run) const {
     return {begin, end > begin ? end - begin : 0};
 }
 
-std::vector<PageRun> SharedRange::changed() const {
+template <class Wanted>
+std::vector<PageRun> SharedRange::runs_of(Wanted wanted) const {
     std::vector<PageRun> runs;
-    for (size_t page = 0; page < states.size();) {
-        if (states[page] != PageState::dirty) {
-            ++page;
-            continue;
-        }
-        size_t end = page;
-        while (end < states.size() && states[end] == PageState::dirty) ++end;
-        runs.push_back({page, end - page});
-        page = end;
+    for (size_t page = 0; page < states.size(); ++page) {
+        if (!wanted(states[page])) continue;
+        if (runs.empty() || runs.back().end() != page) runs.push_back({page, 0});
+        ++runs.back().count;
     }
-    // All pages become fresh together and end being so together.
-    if (!states.empty() && states.front() == PageState::fresh) return view->touched();
     return runs;
 }
 
-void SharedRange::take_all(PageAccess until_sent) {
-    (void)view->protect({0, states.size()}, until_sent);  // merges mappings, so it cannot fail for want of them
+// Taking access away merges mappings, so it cannot fail for want of them.
+SharedRange::Taken SharedRange::take() {
+    const bool fresh = states.front() == PageState::fresh;  // all pages are, or none
+    Taken taken;
+    taken.changed = runs_of([](PageState state) { return state == PageState::dirty; });
+    if (view->read_in_place() && (fresh || !taken.changed.empty())) {
+        // Not the stale ones: there the GPU has something newer.
+        taken.readable = runs_of([](PageState state) { return state != PageState::stale; });
+        for (auto run : taken.readable) (void)view->protect(run, PageAccess::read);
+    } else {
+        (void)view->protect({0, states.size()}, PageAccess::none);
+    }
+    if (fresh) taken.changed = view->touched();  // only now: until here the program could touch more
     std::fill(states.begin(), states.end(), PageState::stale);
     held = false;
+    return taken;
+}
+
+void SharedRange::hide(const Taken& taken) {
+    for (auto run : taken.readable) (void)view->protect(run, PageAccess::none);
 }
 
 PageRun SharedRange::to_bring(size_t page) {

@@ -61,10 +61,14 @@ struct SharedRange {
     // The part of the run that belongs to the memory: distance from `address`, and length.
     std::pair<uint64_t, uint64_t> part(PageRun run) const;
 
-    // What the GPU must get before it works with the memory.
-    std::vector<PageRun> changed() const;
-    // Takes all pages from the program; for now it may go on reading those that are yet to be sent.
-    void take_all(PageAccess until_sent = PageAccess::none);
+    struct Taken {
+        std::vector<PageRun> changed;   // what the GPU must get before it works with the memory
+        std::vector<PageRun> readable;  // what the program may read until that is sent, as it is read in place
+    };
+    // Takes all pages from the program.
+    Taken take();
+    // What take() has left readable is taken as well.
+    void hide(const Taken& taken);
     // Which stale pages around this one to bring over in one go.
     PageRun to_bring(size_t page);
     // The program may read the pages, or write them as well. False: too many mappings; nothing has changed.
@@ -76,6 +80,8 @@ struct SharedRange {
     PageRun to_open(size_t page);
 
 private:
+    template <class Wanted>
+    std::vector<PageRun> runs_of(Wanted wanted) const;
     bool set(PageRun run, PageAccess access, PageState state);
 };
 

@@ -319,6 +319,64 @@ TEST_CASE("threads that touch and threads that launch leave each other's memory 
     CHECK(sum == 20 * 64);
 }
 
+namespace {
+
+// The program touches page 3 at the last moment that it can.
+class TouchedLate : public PageView {
+public:
+    TouchedLate() : PageView(0) {}
+    std::optional<PageAccess> protect(PageRun, PageAccess access) override {
+        if (access == PageAccess::none) touched_.push_back({3, 1});
+        return access;
+    }
+    const std::byte* content(size_t) const override { return nullptr; }
+    bool read_in_place() const override { return false; }
+    std::byte* hidden(PageRun, std::vector<std::byte>&) override { return nullptr; }
+    bool show(PageRun, const std::vector<std::byte>&) override { return true; }
+    std::vector<PageRun> touched() const override { return touched_; }
+
+private:
+    std::vector<PageRun> touched_{{1, 1}};
+};
+
+}  // namespace
+
+TEST_CASE("the GPU gets what the program writes to new memory until that is taken from it", "[shared]") {
+    SharedRange range;
+    range.view = std::make_unique<TouchedLate>();
+    range.states.assign(5, PageState::fresh);
+    auto taken = range.take();
+    REQUIRE(taken.changed.size() == 2);
+    CHECK(taken.changed[1].first == 3);
+    CHECK(range.take().changed.empty());
+}
+
+TEST_CASE("registered memory is not seen as it was while other pages of it are on their way to the GPU", "[shared]") {
+    Program program;
+    constexpr size_t bytes = 32 << 20;
+    auto* own = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(own != MAP_FAILED);
+    CUdeviceptr device = 0;
+    OK(cuMemHostRegister_v2(own, bytes, 0));
+    OK(cuMemHostGetDevicePointer_v2(&device, own, 0));
+    auto& given = stats().pages.given;
+    for (char round = 1; round <= 10; ++round) {
+        OK(cuMemsetD8_v2(device, static_cast<unsigned char>(round), bytes));
+        std::memset(own, 'z', bytes / 2);
+        const uint64_t before = given;
+        char seen = 0;
+        std::thread reading([&] {
+            while (given == before) std::this_thread::yield();
+            seen = static_cast<volatile char*>(own)[bytes - 1];
+        });
+        program.give_to_gpu();
+        reading.join();
+        CHECK(seen == round);
+    }
+    OK(cuMemHostUnregister(own));
+    munmap(own, bytes);
+}
+
 TEST_CASE("registered memory shares nothing of its neighbours", "[shared]") {
     Program program;
     std::vector<char> all(10 * page, 'x');
