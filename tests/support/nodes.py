@@ -46,10 +46,11 @@ class Pool:
 
     def serve(self, node, gpus, *more, wait=True):
         listen = [] if "--listen" in more else ["--listen", "tcp://127.0.0.1:0"]
+        store = [] if "--store" in more else ["--store", self.etcd.store]
         with open(f"{self.folder}/{node}.log", "a") as log:
             server = subprocess.Popen(
                 [self.server_program, "serve", *listen, "--emulate", gpus, "--emulated-memory", "256", "--linger-ms", "0",
-                 "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node, *more],
+                 "--state", f"{self.folder}/{node}", *store, "--node", node, *more],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
         self.servers[node] = server
         self.addresses[node] = with_server.address_of(server)
