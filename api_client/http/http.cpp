@@ -252,6 +252,11 @@ Client::Outcome Client::transfer(const Request& request) {
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, may_be_sent_twice ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, long{total_ms(request)});
+#if LIBCURL_VERSION_NUM >= 0x075700
+    // The thread that asks for a name is left to end by itself. Else curl waits for it, and a name server that says nothing
+    // has longer than the times above, and than the bell.
+    curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);
+#endif
     const char* chosen = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"});
     const std::string authorities = chosen ? chosen : system_authorities();
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());

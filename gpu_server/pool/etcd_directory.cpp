@@ -1,16 +1,4 @@
-// Nodes and claims in etcd. See directory.hpp for the rules, and here for the keys, all under the pool's prefix:
-//
-//   view/nodes/NAME        under the node's lease: what to_text(PoolNode) says. Its create revision is the node's fence.
-//   view/drains/NAME       there: the node begins no claims
-//   free/TYPE/NAME         under the lease: to_text(TypeCount)
-//   claims/NAME/ID         under the lease: to_text(PoolClaim)
-//   owners/ACCOUNT/NAME/ID     the same, to be found by its account. Not beside what etcd_store.cpp has of the accounts: every
-//                          node follows that, and would be told of every claim.
-//   members/NAME           the identity of the server that has this name, also while it is away
-//   gpus/UUID              the node that the GPU belongs to, likewise
-//   held/UUID              under the lease: the claim that has the GPU
-//   identity               of the pool: by chance, so that an etcd that begins anew is another pool
-//   history                changes whenever a node has etcd forget what was
+// Nodes and claims in etcd. See directory.hpp for the rules, and etcd_keys.hpp for the keys.
 #include <atomic>
 #include <sstream>
 
@@ -18,6 +6,7 @@
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/etcd_follower.hpp"
+#include "gpu_server/pool/etcd_keys.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -35,30 +24,6 @@ constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
 constexpr size_t some_nodes = 32;
 // If these have no GPUs to spare, all are asked, but no more often than this.
 constexpr int64_t all_asked_every_ms = 1'000;
-
-// Names of nodes, accounts and GPU types have no slashes.
-struct Keys {
-    std::string prefix;
-    std::string view() const { return prefix + "view/"; }
-    std::string node(const std::string& name) const { return view() + "nodes/" + name; }
-    std::string free() const { return prefix + "free/"; }
-    std::string free(const std::string& type) const { return free() + type + "/"; }
-    std::string claims() const { return prefix + "claims/"; }
-    std::string claims_of(const std::string& node) const { return claims() + node + "/"; }
-    std::string account(const std::string& account) const { return prefix + "owners/" + account + "/"; }
-    std::string claim(const PoolClaim& claim) const { return claims() + claim_name(claim.node, claim.id); }
-    std::string of_account(const PoolClaim& claim) const {
-        return account(claim.account) + claim_name(claim.node, claim.id);
-    }
-    std::string drain(const std::string& name) const { return view() + "drains/" + name; }
-    std::string members() const { return prefix + "members/"; }
-    std::string member(const std::string& name) const { return members() + name; }
-    std::string gpus() const { return prefix + "gpus/"; }
-    std::string gpu(const std::string& uuid) const { return gpus() + uuid; }
-    std::string held(const std::string& uuid) const { return prefix + "held/" + uuid; }
-    std::string identity() const { return prefix + "identity"; }
-    std::string history() const { return prefix + "history"; }
-};
 
 // As nodes call them: the name under which the store has them, with `kind` in place of `under`.
 Entry entry_of(const etcd::KeyValue& pair, const std::string& under, const std::string& kind, bool removed = false) {
@@ -400,7 +365,7 @@ private:
     static Error no_identity() { return {Error::Kind::remote, "the pool's identity in etcd makes no sense"}; }
 
     const etcd::Address address_;
-    const Keys keys_;
+    const EtcdKeys keys_;
     const LeaseTimes times_;
     std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
     std::string pool_;                            // the keeper's: its identity, as we registered
@@ -484,7 +449,7 @@ private:
         return Ok{};
     }
 
-    const Keys keys_;
+    const EtcdKeys keys_;
     etcd::Client etcd_;
 };
 

@@ -1,6 +1,7 @@
 // The accounts of a pool of several nodes: the same database as that of a single one (sqlite_store.cpp), kept in etcd page by
 // page. So both follow the same rules, and a change is all or nothing: it is made on a copy, and what has changed is written
-// on condition that nobody else was faster; else it is made again on what that one left.
+// on condition that nobody else was faster; else it is made again on what that one left. Only an account with many machines
+// may leave in several such steps.
 //
 //   accounts/head          how many pages there are
 //   accounts/pages/NUMBER  one of them
@@ -24,7 +25,7 @@ namespace {
 constexpr size_t page_bytes = 4096;
 constexpr size_t page_digits = 8;
 // etcd takes 128 operations in one transaction: a first change, which makes all tables, has some dozens.
-constexpr size_t pages_changed_max = 120;
+constexpr size_t operations_max = 120;
 // Two nodes that enroll at the same moment take turns.
 constexpr int tries_max = 20;
 constexpr http::Limits change_limits{.connect_ms = 1'000, .total_ms = 3'000};
@@ -85,10 +86,10 @@ public:
     }
 
     Result<> add_account(const std::string& name, const std::string& public_key, bool replace) override {
-        return change([&](Store& store) { return store.add_account(name, public_key, replace); });
+        return change([&](Store& store) { return store.add_account(name, public_key, replace); }, replace ? name : "");
     }
     Result<> add_token(const Token& token, bool replace) override {
-        return change([&](Store& store) { return store.add_token(token, replace); });
+        return change([&](Store& store) { return store.add_token(token, replace); }, replace ? token.account : "");
     }
     Result<> redeem_token(const std::string& token, const std::string& public_key, int64_t now_ms) override {
         return change([&](Store& store) { return store.redeem_token(token, public_key, now_ms); });
@@ -98,7 +99,7 @@ public:
         return change([&](Store& store) { return store.put_machine(account, name, public_key); });
     }
     Result<> remove_account(const std::string& name) override {
-        return change([&](Store& store) { return store.remove_account(name); });
+        return change([&](Store& store) { return store.remove_account(name); }, name);
     }
     Result<> remove_machine(const std::string& account, const std::string& name) override {
         return change([&](Store& store) { return store.remove_machine(account, name); });
@@ -166,34 +167,71 @@ private:
         return accounts;
     }
 
-    Result<> change(const std::function<Result<>(Store&)>& make) TNR_EXCLUDES(changing_, mutex_) {
+    using Change = std::function<Result<>(Store&)>;
+
+    // What the accounts would be after a change, and how etcd is told.
+    struct Draft {
+        Pages pages;
+        etcd::Txn txn;
+        bool is_all = true;  // false: only a part of what leaves was removed, and the change is yet to be made
+        size_t pages_changed() const { return txn.operations.size() - 1; }
+        bool fits() const { return txn.operations.size() <= operations_max; }
+    };
+
+    Result<Draft> draft(const Accounts& before, const std::function<Result<>(StoreImage&)>& make) const {
+        auto image = before.image();
+        if (!image) return image.error();
+        auto copy = open_store_image(*image);
+        if (!copy) return copy.error();
+        if (auto made = make(*copy); !made) return made.error();
+        Draft after{pages_of(copy->image()), {}};
+        after.txn.if_changed_at(root_ + "head", before.changed_at)
+            .put(root_ + "head", std::to_string(after.pages.size()));
+        for (auto& [number, page] : after.pages)
+            if (auto old = before.pages.find(number); old == before.pages.end() || old->second != page)
+                after.txn.put(root_ + pages_under + page_name(number), page);
+        return after;
+    }
+
+    // The change, or as large a part of what leaves with it as etcd takes at once.
+    Result<Draft> next_draft(const Accounts& before, const Change& make, const std::string& leaving) const {
+        auto whole = draft(before, [&](StoreImage& copy) { return make(*copy.store); });
+        if (!whole || whole->fits()) return whole;
+        for (int64_t parts = 2; !leaving.empty() && parts <= 2 * machines_per_account_max; parts *= 2) {
+            auto part = draft(before, [&](StoreImage& copy) { return copy.remove_part(leaving, parts); });
+            if (!part) return part;
+            part->is_all = false;
+            if (part->fits() && part->pages_changed() > 0) return part;
+        }
+        return Error{Error::Kind::internal, "this changes more of the accounts than etcd takes at once",
+                     "remove machines that are not needed first, one by one: tnr-gpu-server user remove NAME --machine "
+                     "MACHINE"};
+    }
+
+    // `leaving`: the account whose earlier keys this removes; of a single one, each random key is on a page of its own. Where
+    // those are too many, its own key goes in a first change, with which none of the others is worth anything.
+    Result<> change(const Change& make, const std::string& leaving = "") TNR_EXCLUDES(changing_, mutex_) {
         TakenTurn one_at_a_time(changing_);
         etcd::Client etcd(address_, change_limits);
         std::minstd_rand dice(std::random_device{}());
-        for (int tries = 0; tries < tries_max; ++tries) {
+        for (int tries = 0; tries < tries_max;) {
             auto before = load(etcd);
             if (!before) return before.error();
-            auto image = before->image();
-            if (!image) return image.error();
-            auto copy = open_store_image(*image);
-            if (!copy) return copy.error();
-            if (auto made = make(*copy->store); !made) return made;
-            auto after = pages_of(copy->image());
-            etcd::Txn txn;
-            txn.if_changed_at(root_ + "head", before->changed_at).put(root_ + "head", std::to_string(after.size()));
-            for (auto& [number, page] : after)
-                if (auto old = before->pages.find(number); old == before->pages.end() || old->second != page)
-                    txn.put(root_ + pages_under + page_name(number), page);
-            if (txn.operations.size() > pages_changed_max)
-                return Error{Error::Kind::internal, "this changes more of the accounts than etcd takes at once"};
-            auto done = etcd.commit(txn);
+            auto next = next_draft(*before, make, leaving);
+            if (!next) return next.error();
+            auto done = etcd.commit(next->txn);
             if (!done) return done.error();
-            if (!done->done) {  // somebody else was faster, and shall not be so every time
-                std::uniform_int_distribution<int> pause_ms(1, 10 * (tries + 1));
-                std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms(dice)));
+            if (done->done) {
+                const size_t count = next->pages.size();
+                auto shown = show({std::move(next->pages), count, done->revision});
+                if (!shown || next->is_all) return shown;
+                tries = 0;
                 continue;
             }
-            return show({std::move(after), copy->image().size() / page_bytes, done->revision});
+            // Somebody else was faster, and shall not be so every time.
+            ++tries;
+            std::uniform_int_distribution<int> pause_ms(1, 10 * tries);
+            std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms(dice)));
         }
         return Error{Error::Kind::remote, "too many others change the pool's accounts at the same moment", "try again"};
     }

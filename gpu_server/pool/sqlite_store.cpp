@@ -114,6 +114,10 @@ public:
 
     Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
         LockGuard lock(mutex_);
+        Transaction together(database_.get());
+        if (count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {account}) == 0)
+            return Error{Error::Kind::auth, "the account '" + account + "' has no key any more",
+                         "ask the pool's operator for another: tnr-gpu-server user add NAME"};
         auto others =
             count("SELECT count(*) FROM keys WHERE role = 'machine' AND account = ? AND machine != ?", {account, name});
         if (others >= machines_per_account_max)
@@ -121,7 +125,8 @@ public:
                          "the account '" + account + "' has " + std::to_string(machines_per_account_max) +
                              " machines already, and may not have more",
                          "delete those that are not needed any more: `tnr status` lists them"};
-        return put("machine", account, name, public_key);
+        if (auto added = put("machine", account, name, public_key); !added) return added;
+        return together.commit();
     }
 
     Result<> remove_account(const std::string& name) override {
@@ -129,6 +134,25 @@ public:
         Transaction together(database_.get());
         if (!exists(name)) return no_account(name);
         if (auto removed = remove_rows({"keys", "limits", "tokens"}, name); !removed) return removed;
+        return together.commit();
+    }
+
+    // See StoreImage.
+    Result<> remove_part(const std::string& account, int64_t parts) {
+        LockGuard lock(mutex_);
+        Transaction together(database_.get());
+        auto key = Statement(database_.get(), "DELETE FROM keys WHERE role = 'account' AND account = ?", {account})
+                       .run("forgetting an account's key");
+        if (!key) return key;
+        if (auto removed = remove_rows({"tokens"}, account); !removed) return removed;
+        auto machines = count("SELECT count(*) FROM keys WHERE role = 'machine' AND account = ?", {account});
+        // Those that came one after the other share pages.
+        auto removed = Statement(database_.get(),
+                                 "DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE role = 'machine' AND "
+                                 "account = ? ORDER BY rowid LIMIT ?)",
+                                 {account, machines / parts})
+                           .run("forgetting machines");
+        if (!removed) return removed;
         return together.commit();
     }
 
@@ -191,7 +215,8 @@ public:
         LockGuard lock(mutex_);
         Statement row(database_.get(),
                       "SELECT role, keys.account, machine, role = 'account' AND coalesce(operator, 0) FROM keys "
-                      "LEFT JOIN limits ON limits.account = keys.account WHERE public_key = ? "
+                      "LEFT JOIN limits ON limits.account = keys.account WHERE public_key = ? AND EXISTS "
+                      "(SELECT 1 FROM keys AS own WHERE own.role = 'account' AND own.account = keys.account) "
                       "UNION ALL SELECT 'token', account, '', 0 FROM tokens WHERE public_key = ?",
                       {public_key, public_key});
         if (!row.next()) {
@@ -221,11 +246,13 @@ private:
     static constexpr const char* ask_for_another =
         "ask the pool's operator for another: tnr-gpu-server user add NAME --token";
 
+    // Its own key, or machines that are left of one whose removal broke off.
+    bool has_keys(const std::string& account) TNR_REQUIRES(mutex_) {
+        return count("SELECT count(*) FROM keys WHERE account = ?", {account}) > 0;
+    }
     bool exists(const std::string& account) TNR_REQUIRES(mutex_) {
-        return count(
-                   "SELECT (SELECT count(*) FROM keys WHERE role = 'account' AND account = ?) + "
-                   "(SELECT count(*) FROM tokens WHERE account = ? AND used_ms = 0)",
-                   {account, account}) > 0;
+        return has_keys(account) ||
+               count("SELECT count(*) FROM tokens WHERE account = ? AND used_ms = 0", {account}) > 0;
     }
 
     Result<> remove_rows(std::initializer_list<const char*> tables, const std::string& account) TNR_REQUIRES(mutex_) {
@@ -240,7 +267,7 @@ private:
 
     // For an account's new key, or the token that it will come with. A new account has nothing of an earlier one.
     Result<> make_room(const std::string& account, bool replace) TNR_REQUIRES(mutex_) {
-        auto taken = count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {account}) > 0;
+        const bool taken = has_keys(account);
         if (taken && !replace)
             return Error{Error::Kind::usage, "there is already a user '" + account + "'",
                          "choose another name, or add --replace to make the old key worthless"};
@@ -325,7 +352,11 @@ Result<StoreImage> open_store_image(const std::string& bytes) {
         sqlite3_free(bytes);
         return text;
     };
-    return StoreImage{std::make_unique<SqliteStore>(std::move(*opened)), image};
+    auto store = std::make_unique<SqliteStore>(std::move(*opened));
+    auto remove_part = [store = store.get()](const std::string& account, int64_t parts) {
+        return store->remove_part(account, parts);
+    };
+    return StoreImage{std::move(store), image, remove_part};
 }
 
 }  // namespace tnr::server

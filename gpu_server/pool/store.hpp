@@ -76,6 +76,9 @@ inline constexpr int64_t machines_per_account_max = 1024;
 // Clocks of a pool's nodes may differ by so much, and who sets a price need not hear of it.
 inline constexpr std::chrono::milliseconds price_clocks_differ_by{60'000};
 
+// Each change is all or nothing, but for the removal of an account with so many machines that etcd does not take it at once,
+// by remove_account() or `replace`: from its first step on none of the earlier keys is let in, the new one comes with the
+// last, and what broke off is made again by the same call.
 class Store {
 public:
     virtual ~Store() = default;
@@ -89,13 +92,14 @@ public:
     virtual Result<> redeem_token(const std::string& token, const std::string& public_key, int64_t now_ms) = 0;
     virtual Result<std::vector<Token>> tokens() = 0;
     // Replaces the machine's earlier key. Kind usage when the key already belongs to somebody else, or the account has
-    // machines_per_account_max.
+    // machines_per_account_max; auth when the account has no key of its own.
     virtual Result<> put_machine(const std::string& account, const std::string& name,
                                  const std::string& public_key) = 0;
     // With its machines, limits and tokens. Kind not_found when there is none.
     virtual Result<> remove_account(const std::string& name) = 0;
     // Succeeds when there is none.
     virtual Result<> remove_machine(const std::string& account, const std::string& name) = 0;
+    // A machine's only while its account has a key of its own.
     virtual Result<std::optional<Owner>> find_key(const std::string& public_key) = 0;
     virtual Result<std::vector<KeyRecord>> keys() = 0;
 

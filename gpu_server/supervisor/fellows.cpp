@@ -2,8 +2,8 @@
 #include "gpu_server/supervisor/fellows.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <set>
+#include <system_error>
 
 #include "api_client/base/at_once.hpp"
 #include "api_client/base/files.hpp"
@@ -37,13 +37,16 @@ Fellows::Fellows(FellowTimes times, std::string kept_in) : times_(times), kept_i
     thread_ = std::thread([this] { serve(); });
 }
 
-Fellows::~Fellows() {
+void Fellows::stop() {
+    if (!thread_.joinable()) return;
     {
         LockGuard lock(mutex_);
         stopping_ = true;
     }
     to_ask_.notify_all();
     thread_.join();
+    let_go([](auto&) { return true; });
+    forget_ended();
 }
 
 // Our own file; one that is damaged, or of another build, is as good as none.
@@ -156,10 +159,40 @@ bool Fellows::wait_for_round(Round& round) {
     return !stopping_;
 }
 
+// A client that ends waits for ZeroMQ's thread, and that may wait for a name server that says nothing. So it ends on a thread
+// that nobody has to wait for.
+static std::future<void> end_aside(std::unique_ptr<control::Client> client) {
+    std::packaged_task<void()> end([client = client.get()] { delete client; });
+    auto ended = end.get_future();
+    try {
+        std::thread(std::move(end)).detach();
+        (void)client.release();
+    } catch (const std::system_error&) {
+        return {};  // where this process gets no threads, it ends here
+    }
+    return ended;
+}
+
+void Fellows::let_go(const std::function<bool(const Line&)>& which) {
+    for (auto& [name, line] : lines_)
+        if (line.client && which(line)) line.end = end_aside(std::move(line.client));
+}
+
+// Most have ended at once.
+void Fellows::forget_ended() {
+    const auto until = Clock::now() + fellow_line_ends_within;
+    std::erase_if(lines_, [&](auto& one) {
+        auto& [node, client, end] = one.second;
+        return !client && (!end.valid() || end.wait_until(until) == std::future_status::ready);
+    });
+}
+
+// Without a client where the last one has not ended.
 Fellows::Line& Fellows::line_to(const Node& node, const wire::KeyPair& own) {
     auto& line = lines_[node.name];
-    if (line.client && line.node == node) return line;
-    line = {node, nullptr};
+    if (line.client || line.end.valid()) return line;
+    line.node = node;
+    if (lines_.size() > fellow_lines_max) return line;
     auto opened =
         control::Client::open(node.address, {node.server_key, node.server_key.empty() ? wire::KeyPair{} : own});
     if (opened) line.client = std::move(*opened);
@@ -178,7 +211,7 @@ void Fellows::ask(Line& line, bool with_days) {
         LockGuard lock(mutex_);
         with_day = with_days && Clock::now() >= said_[name].day_asked_at + times_.day_asked_every;
     }
-    Result<json> answer = Error{Error::Kind::network, "it has no address"};
+    Result<json> answer = Error{Error::Kind::network, "there is no line to it"};
     if (line.client) answer = line.client->request({{"op", "pool"}, {"day", with_day}}, times_.answers_within);
     const auto now = Clock::now();
     LockGuard lock(mutex_);
@@ -208,16 +241,17 @@ void Fellows::ask(Line& line, bool with_days) {
 
 // One that is slow keeps nobody from being asked.
 void Fellows::ask_all(const Round& round) {
-    if (std::exchange(lines_key_, round.own).public_key != round.own.public_key) lines_.clear();
+    const bool new_key = std::exchange(lines_key_, round.own).public_key != round.own.public_key;
+    let_go([&](const Line& line) {
+        return new_key || std::find(round.nodes.begin(), round.nodes.end(), line.node) == round.nodes.end();
+    });
+    forget_ended();
     std::vector<std::function<void()>> questions;
     for (auto& node : round.nodes)
         if (!left_alone(node.name))
             questions.emplace_back([this, line = &line_to(node, round.own), &round] { ask(*line, round.with_days); });
     at_once(questions);
-    std::erase_if(lines_, [&](auto& one) {
-        return std::none_of(round.nodes.begin(), round.nodes.end(), [&](auto& node) { return node.name == one.first; });
-    });
-    if (!round.watched) lines_.clear();
+    if (!round.watched) let_go([](auto&) { return true; });
 }
 
 void Fellows::serve() {

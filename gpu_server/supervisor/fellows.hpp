@@ -7,6 +7,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,7 +40,10 @@ public:
 
     // Make it when signals are blocked. `kept_in`: the file, which need not be there; empty: none.
     explicit Fellows(FellowTimes times = {}, std::string kept_in = {});
-    ~Fellows();
+    ~Fellows() { stop(); }
+
+    // From now on nobody is asked. Returns within two seconds, whatever others and the name server do.
+    void stop() TNR_EXCLUDES(mutex_);
 
     // Which there are now, and by which key they know us. Who was there before and is not has gone.
     void are(std::vector<Node> nodes, const wire::KeyPair& own) TNR_EXCLUDES(mutex_);
@@ -51,9 +56,11 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
+    // A node is asked anew only when its last line has ended, so there is at most one to each.
     struct Line {
         Node node;
         std::unique_ptr<control::Client> client;
+        std::future<void> end;  // of the client that there was; not valid while there is one
     };
     struct Said {
         std::shared_ptr<const nlohmann::json> now, day;
@@ -72,6 +79,8 @@ private:
     bool wait_for_round(Round& round) TNR_EXCLUDES(mutex_);
     void ask_all(const Round& round);
     Line& line_to(const Node& node, const wire::KeyPair& own);
+    void let_go(const std::function<bool(const Line&)>& which);
+    void forget_ended();
     bool left_alone(const std::string& name) TNR_EXCLUDES(mutex_);
     void ask(Line& line, bool with_days) TNR_EXCLUDES(mutex_);
     void forget_old() TNR_REQUIRES(mutex_);
@@ -88,7 +97,7 @@ private:
     wire::KeyPair own_ TNR_GUARDED_BY(mutex_);
     std::map<std::string, Said> said_ TNR_GUARDED_BY(mutex_);  // by node; also of those that have gone
 
-    // The thread's.
+    // The thread's; once that has ended, stop()'s.
     std::map<std::string, Line> lines_;
     wire::KeyPair lines_key_;
     std::thread thread_;

@@ -32,6 +32,7 @@ Result<UniqueFd> Watching::listen(const Endpoint& wanted) {
 }
 
 void Watching::hand_over(Handover& handover) {
+    fellows_.stop();
     handover.section("watch") = {{"http", http_},
                                  {"host", listens_at_.host},
                                  {"port", listens_at_.port},

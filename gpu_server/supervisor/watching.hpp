@@ -26,6 +26,7 @@ public:
     // `before`: of an earlier server in this process, whose listening socket goes on where that is at the same address.
     static Result<std::unique_ptr<Watching>> start(EventLoop& loop, Painter painter, const std::string& http,
                                                    const StateFolder& folder, const Sources& sources, Handover* before);
+    // May wait two seconds for other nodes. So call it while the pool's lease is still renewed.
     void hand_over(Handover& handover);
     // From now on it publishes: once there are GPUs. Before, the watch address says that the server is starting.
     void begin() { keep_publishing(); }

@@ -58,6 +58,7 @@ TEST_CASE("an account has only so many machines", "[pool]") {
     TempStore temp;
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
+    REQUIRE(store.add_account("bob", "B1", false));
     for (int i = 0; i < machines_per_account_max; ++i)
         REQUIRE(store.put_machine("alice", "m" + std::to_string(i), "M" + std::to_string(i)));
     auto one_more = store.put_machine("alice", "one-more", "X1");
@@ -73,6 +74,7 @@ TEST_CASE("names and keys have one owner each", "[pool]") {
     TempStore temp;
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
+    REQUIRE(store.add_account("bob", "B1", false));
     CHECK_FALSE(store.add_account("alice", "A2", false));
     REQUIRE(store.add_account("alice", "A2", true));
     CHECK_FALSE(*store.find_key("A1"));
@@ -90,7 +92,7 @@ TEST_CASE("names and keys have one owner each", "[pool]") {
     REQUIRE(store.remove_machine("bob", "trainer"));
     REQUIRE(store.remove_machine("bob", "trainer"));
     CHECK_FALSE(*store.find_key("M2"));
-    CHECK(store.keys()->size() == 2);
+    CHECK(store.keys()->size() == 3);
 }
 
 TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
