@@ -374,6 +374,7 @@ Result<std::string> Client::troubles() try {
 Result<News> parse_news(std::string_view line, const Span& span) try {
     auto answer = json::parse(line);
     auto& result = answer.at("result");
+    (void)result.at("header");  // which each of its answers has
     News news;
     if (result.value("canceled", false))
         return Error{Error::Kind::not_found,
