@@ -374,7 +374,7 @@ Result<std::string> Client::troubles() try {
 Result<News> parse_news(std::string_view line, const Span& span) try {
     auto answer = json::parse(line);
     auto& result = answer.at("result");
-    (void)result.at("header");  // which each of its answers has
+    (void)number(result.at("header"), "revision");  // each of its answers has one
     News news;
     if (result.value("canceled", false))
         return Error{Error::Kind::not_found,
