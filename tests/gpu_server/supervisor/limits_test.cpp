@@ -44,7 +44,7 @@ const std::set<std::string> nobodys{
     "audit_files_max", "audit_lines_max", "report_claims_max", "report_users_max",
     // of what we send: a client's own, a sender's, and what a node asks of etcd and of others
     "inline_copy_bytes_max", "kept_batches_max", "lane_failures_max", "spans_max", "fellows_asked_max",
-    "fellows_gone_max",
+    "fellows_gone_max", "fellow_lines_max",
     // of a control message wherever one is read; who sends them to a server meets limits of its own before
     "control_bytes_max",
     // a number's range, so that sums stay numbers
