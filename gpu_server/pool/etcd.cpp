@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "api_client/http/oauth.hpp"
+#include "gpu_server/pool/directory.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server::etcd {
@@ -203,10 +204,12 @@ Result<http::Response> Client::send(http::Request request, const std::string& pa
     std::optional<Error> trouble;
     for (size_t tries = 0; tries < address_.urls.size(); ++tries) {
         request.url = address_.urls[current_] + path;
+        const auto begun_ms = boot_ms();
         auto response = http_.send(request);
         // 503: it has no leader.
         if (response && response->status != 503) {
-            patience_ms_ = least_patience_ms_;
+            const auto took_ms = static_cast<int>(boot_ms() - begun_ms);
+            patience_ms_ = std::clamp(2 * took_ms, least_patience_ms_, most_patience_ms_);
             return response;
         }
         trouble = response ? Error{Error::Kind::network, address_.urls[current_] + " says that it cannot serve now"}

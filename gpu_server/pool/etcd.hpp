@@ -97,7 +97,8 @@ inline constexpr size_t spans_max = 100;
 class Client {
 public:
     // `stopped`: true ends what waits with an Error. `most_patience_ms`: after a request that was not answered the next waits
-    // for twice as long, up to this, until one is answered: what takes longer than total_ms each time would never be done.
+    // for twice as long, up to this, and after one that was, for twice what that took: what takes longer than total_ms each
+    // time would never be done.
     explicit Client(Address address, http::Limits limits, StopAsked stopped = {}, int most_patience_ms = 0);
 
     Result<Listing> list(const std::string& prefix);
