@@ -43,8 +43,9 @@ struct ManyKeys {
         for (size_t from = 0; from < image.size(); from += at_once) {
             etcd::Txn txn;
             for (size_t at = from; at < std::min(from + at_once, image.size()); at += page_bytes) {
-                auto number = std::to_string(at / page_bytes);
-                txn.put(root + "pages/" + std::string(8 - number.size(), '0') + number, image.substr(at, page_bytes));
+                auto number = std::to_string(at / page_bytes), key = root + "pages/";
+                key.append(8 - number.size(), '0').append(number);
+                txn.put(key, image.substr(at, page_bytes));
             }
             REQUIRE(client.commit(txn));
         }

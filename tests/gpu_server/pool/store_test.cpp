@@ -277,7 +277,7 @@ TEST_CASE("a price of a clock that was ahead keeps no later one from holding", "
     REQUIRE(store.set_price("a100", "USD", 7, now + day));
     auto refused = store.set_price("h100", "USD", 3, now);
     REQUIRE_FALSE(refused);
-    CHECK(refused.error().kind == Error::Kind::usage);
+    CHECK(refused.error().kind == tnr::Error::Kind::usage);
     CHECK(refused.error().what.find("from 2023-11-15 22:13 UTC on") != std::string::npos);
     CHECK(refused.error().hint.find("--clock-is-right") != std::string::npos);
     CHECK(store.prices(0, 100)->size() == 3);
