@@ -73,11 +73,15 @@ public:
         thread_.join();
     }
     etcd::Address address() const { return address_; }
-    // From here on nothing passes, until `again`.
-    void cut() { cut_ = true; }
+    // From here on nothing passes, until `again`. Returns when what had passed is cut.
+    void cut() {
+        cut_ = true;
+        while (connections_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     // The first watch hears that it has begun, then nothing, and ends after `silent_ms`.
     void again(int silent_ms) { silent_ms_ = silent_ms, cut_ = false; }
     bool was_silent() const { return was_silent_; }
+    int watches() const { return watches_; }
 
 private:
     struct Flow {
@@ -94,7 +98,9 @@ private:
             for (size_t i = 0; i < flows_.size(); ++i)
                 if (cut_ || !passes(flows_[i], all[1 + 2 * i].revents, all[2 + 2 * i].revents)) flows_[i] = {};
             std::erase_if(flows_, [](const Flow& flow) { return !flow.client; });
+            connections_ = flows_.size();
             if (cut_ || !(all[0].revents & POLLIN)) continue;  // who comes now waits
+            ++connections_;
             flows_.push_back({UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), connected()});
         }
     }
@@ -108,9 +114,12 @@ private:
         const auto size = recv(from.get(), bytes, sizeof bytes, 0);
         if (size <= 0) return false;
         const std::string_view text(bytes, static_cast<size_t>(size));
-        if (flow && silent_ms_ > 0 && text.find("\"created\":true") != text.npos) {
-            flow->ends_ms = boot_ms() + silent_ms_.exchange(0);
-            was_silent_ = true;
+        if (flow && text.find("\"created\":true") != text.npos) {
+            ++watches_;
+            if (silent_ms_ > 0) {
+                flow->ends_ms = boot_ms() + silent_ms_.exchange(0);
+                was_silent_ = true;
+            }
         }
         return send(to.get(), text.data(), text.size(), MSG_NOSIGNAL) == size;
     }
@@ -129,7 +138,8 @@ private:
     etcd::Address address_;
     std::vector<Flow> flows_;  // the thread's
     std::atomic<bool> stopping_ = false, cut_ = false, was_silent_ = false;
-    std::atomic<int> silent_ms_ = 0;
+    std::atomic<int> silent_ms_ = 0, watches_ = 0;
+    std::atomic<size_t> connections_ = 0;
     std::thread thread_;
 };
 
@@ -154,7 +164,7 @@ TEST_CASE("a change is heard though the watch that would have told it broke when
                 },
                 {[&] { return stopping.load(); }});
     });
-    CHECK(within(5, [&] { return first.load(); }));
+    CHECK(within(5, [&] { return first && between.watches() > 0; }));
     constexpr auto longer_than_a_failure = std::chrono::milliseconds(1'500);
     std::this_thread::sleep_for(longer_than_a_failure);
     between.cut();
