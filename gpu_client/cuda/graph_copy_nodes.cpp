@@ -250,6 +250,9 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (auto result = prepare(graph, given, context, find_same, copy); result != CUDA_SUCCESS) return result;
     if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors();
     if (auto result = check_order(*needs, until_now, copy); result != CUDA_SUCCESS) return result;
+    auto others = needs->copies;
+    others.erase_if([&](auto& one) { return one == until_now[0].copy || one == until_now[1].copy; });
+    if (auto result = refuse_late_sharing(others); result != CUDA_SUCCESS) return result;
     auto result = send_copy(
         copy, [&](const auto& work) { return set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, work); });
     if (result != CUDA_SUCCESS) return result;

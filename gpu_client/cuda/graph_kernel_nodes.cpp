@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/launch_checks.hpp"
 #include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 
 namespace tnr::cuda {
 
@@ -138,6 +139,8 @@ CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_P
     wire::KernelWork<> work;
     auto result = read_kernel(given, parameters, work);
     if (result != CUDA_SUCCESS) return result;
+    if (auto needs = needs_of(exec))
+        if (result = refuse_late_sharing(needs->copies); result != CUDA_SUCCESS) return result;
     auto* known = find_graph_node(node);
     return set_exec_node(wire::SetExecKernelNode<>::op, exec, node, work,
                          has_kernel(known, work) && has_node(exec, known));

@@ -16,11 +16,15 @@ namespace tnr::cuda {
 
 namespace {
 
+// Memory that is shared by now is the GPU's business: for the program, pages that the GPU has are none to write to.
 CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
-        if (result == CUDA_SUCCESS)
-            result = copy_to_device({*copy.mirror + offset, mirror_pitch(copy)}, host, stream, false);
+        if (result != CUDA_SUCCESS) return;
+        const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)};
+        const uint64_t shared = shared_address(host);
+        result = shared != 0 ? copy_on_device(mirror, {shared, host.pitch}, host.row_bytes, host.rows, stream, false)
+                             : copy_to_device(mirror, host, stream, false);
     });
     return result;
 }
@@ -28,8 +32,11 @@ CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
 CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
-        if (result == CUDA_SUCCESS)
-            result = copy_from_device(host, {*copy.mirror + offset, mirror_pitch(copy)}, stream, false);
+        if (result != CUDA_SUCCESS) return;
+        const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)};
+        const uint64_t shared = shared_address(host);
+        result = shared != 0 ? copy_on_device({shared, host.pitch}, mirror, host.row_bytes, host.rows, stream, false)
+                             : copy_from_device(host, mirror, stream, false);
     });
     return result;
 }

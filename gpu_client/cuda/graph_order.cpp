@@ -140,7 +140,8 @@ CUresult order_needs(CUgraph graph) {
     auto* object = find_graph(graph);
     if (object && object->holder != 0 && needs_of(graph)) return CUDA_ERROR_NOT_SUPPORTED;  // it has no instances
     bool tangled = false;
-    auto result = order_needs(graph, tangled);
+    auto result = follow_shared_copies(graph);
+    if (result == CUDA_SUCCESS) result = order_needs(graph, tangled);
     if (result != CUDA_SUCCESS || !tangled) return result;
     auto before = needs_of(graph);
     result = share_pinned_copies(graph);

@@ -39,11 +39,28 @@ static CUresult share_sides(Context& context, CUgraphNode node) {
     return result == CUDA_SUCCESS ? cuGraphMemcpyNodeSetParams(node, &copy) : result;
 }
 
+// The same description means what the GPU has.
+static CUresult follow_shared_sides(CUgraphNode node) {
+    CUDA_MEMCPY3D copy{};
+    Box box;
+    if (auto result = cuGraphMemcpyNodeGetParams(node, &copy); result != CUDA_SUCCESS) return result;
+    if (auto result = read_3d(&copy, box); result != CUDA_SUCCESS) return result;
+    bool now_there = (is_host(copy.srcMemoryType, copy.srcDevice) && box.from.on_device) ||
+                     (is_host(copy.dstMemoryType, copy.dstDevice) && box.to.on_device);
+    return now_there ? cuGraphMemcpyNodeSetParams(node, &copy) : CUDA_SUCCESS;
+}
+
 CUresult share_box(Context& context, const Box& box) {
     if (!can_share(box, box.to) || !can_share(box, box.from)) return CUDA_ERROR_NOT_SUPPORTED;
     for (auto* side : {&box.to, &box.from})
         if (auto result = share_side(context, *side); result != CUDA_SUCCESS) return result;
     return CUDA_SUCCESS;
+}
+
+CUresult follow_shared_copies(CUgraph graph) {
+    auto needs = needs_of(graph);
+    if (!needs || !any_shared(needs->copies)) return CUDA_SUCCESS;
+    return for_each_copy_node(graph, follow_shared_sides);
 }
 
 CUresult share_pinned_copies(CUgraph graph) {

@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/table_call.hpp"
@@ -71,7 +72,9 @@ void note_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdat
 void note_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode*, CUgraphExecUpdateResult*) {
     note_update(exec, graph);
 }
-CUresult check_cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph child) {
+CUresult check_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgraph child) {
+    if (auto needs = needs_of(exec))
+        if (auto result = refuse_late_sharing(needs->copies); result != CUDA_SUCCESS) return result;
     return order_needs(child);
 }
 

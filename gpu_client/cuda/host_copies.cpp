@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "gpu_client/cuda/shared_memory.hpp"
+
 namespace tnr::cuda {
 
 static bool same_rows(const HostRows& one, const HostRows& other) {
@@ -23,6 +25,20 @@ static const std::byte* end_of(const HostRows& rows) {
 
 bool overlap(const HostRows& one, const HostRows& other) {
     return one.address < end_of(other) && other.address < end_of(one);
+}
+
+uint64_t shared_address(const HostRows& rows) {
+    SharedMemory shared;
+    const auto begin = reinterpret_cast<uint64_t>(rows.address);
+    if (!anything_shared() || !find_shared(begin, shared)) return 0;
+    const uint64_t offset = begin - shared.host;
+    const bool all = offset < shared.bytes && extent(rows.row_bytes, rows.rows, rows.pitch) <= shared.bytes - offset;
+    return all ? shared.device + offset : 0;
+}
+
+bool any_shared(const HostCopies& copies) {
+    return anything_shared() &&
+           std::any_of(copies.begin(), copies.end(), [](auto& copy) { return shared_address(copy->host) != 0; });
 }
 
 void HostCopies::add(Copy copy) {

@@ -90,6 +90,11 @@ void for_each_stretch(const HostCopy& copy, Use&& use) {
     });
 }
 
+// The GPU's address of rows that the program has shared with it (shared_memory.hpp), maybe after they got a mirror; 0: they
+// are not shared, or not all.
+uint64_t shared_address(const HostRows& rows);
+bool any_shared(const HostCopies& copies);
+
 bool same_rows(const HostCopy& one, const HostCopy& other);
 bool overlap(const HostRows& one, const HostRows& other);
 

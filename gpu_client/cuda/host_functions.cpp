@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/background_thread.hpp"
@@ -27,6 +28,13 @@ namespace {
 // Stays true: it only says whether anybody has to be careful.
 std::atomic<bool> any_brings{false};
 
+// A piece of what is in a copy's mirror.
+struct Seen {
+    std::shared_ptr<const HostCopy> copy;
+    uint64_t offset;
+    std::vector<std::byte> data;
+};
+
 struct HostFunctions {
     Mutex mutex;
     Condition wake;
@@ -40,6 +48,7 @@ struct HostFunctions {
         uint64_t expected = 0;                                   // runs that launches of a graph will still bring
         std::shared_ptr<const FunctionMemory> memory = nullptr;  // of a graph; null: none
         CUDA_HOST_NODE_PARAMS given{};
+        std::vector<Seen> seen{};  // for memory that is shared: written before the run, on its thread
     };
     using Functions = std::map<uint64_t, Waiting>;  // by ticket
     // Whoever takes one out lets go of it without the lock: what it holds may call the session, whose receiver calls us.
@@ -69,11 +78,30 @@ void bring(const FunctionMemory& memory, std::vector<Transfers>& used) {
         for_each_stretch(*copy, [&](const HostRows& host, uint64_t offset) {
             const bool plain = host.pitch == host.row_bytes;
             const uint64_t pieces = plain ? 1 : host.rows, bytes = plain ? host.rows * host.row_bytes : host.row_bytes;
-            for (uint64_t i = 0; i < pieces; ++i)
-                give_bytes(by, *copy->mirror + offset + i * bytes, host.address + i * host.pitch, bytes);
+            std::vector<std::byte> room;
+            for (uint64_t i = 0; i < pieces; ++i) {
+                const auto* from = host.address + i * host.pitch;
+                if (shared_address(host) != 0) {  // a page that the GPU has comes over before anything is sent
+                    room.assign(from, from + bytes);
+                    from = room.data();
+                }
+                give_bytes(by, *copy->mirror + offset + i * bytes, from, bytes);
+            }
         });
         used.push_back(by);
     }
+}
+
+void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
+    if (copy.disabled) return;
+    for_each_stretch(copy, [&](const HostRows& host, uint64_t first) {
+        const uint64_t bytes = host.rows * host.row_bytes;
+        const uint64_t begin = std::max(offset, first);
+        const uint64_t end = std::min(offset + data.size(), first + bytes);
+        if (begin >= end) return;
+        Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
+        (void)to.write(begin - first, data.subspan(begin - offset, end - begin));
+    });
 }
 
 // One thread for all: CUDA promises streams no concurrency among their host functions.
@@ -93,12 +121,14 @@ void run_host_functions() {
         bool ours = found != all.waiting.end() && found->second.of_graph == (reached.session != nullptr);
         std::function<void()> run = ours ? found->second.run : nullptr;
         auto memory = ours ? found->second.memory : nullptr;
+        auto seen = ours ? std::exchange(found->second.seen, {}) : std::vector<Seen>{};
         auto* session = ours ? found->second.session : reached.session;
         lock.unlock();
         if (!session) continue;  // not one of ours
         note_completion_heard();
         mark_host_function_thread();
         lend_edges();
+        for (auto& piece : seen) write_seen(*piece.copy, piece.offset, piece.data);
         if (run) call_program_function(run);
         run = nullptr;
         std::vector<Transfers> used;
@@ -168,17 +198,12 @@ void run_on_host_thread_soon(std::function<void()> run) {
     all.wake.notify_one();
 }
 
-// A piece of what is in the copy's mirror.
-static void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
-    if (copy.disabled) return;
-    for_each_stretch(copy, [&](const HostRows& host, uint64_t first) {
-        const uint64_t bytes = host.rows * host.row_bytes;
-        const uint64_t begin = std::max(offset, first);
-        const uint64_t end = std::min(offset + data.size(), first + bytes);
-        if (begin >= end) return;
-        Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
-        (void)to.write(begin - first, data.subspan(begin - offset, end - begin));
-    });
+// Whoever touches a page that the GPU has waits for the thread that calls this.
+static void keep_seen(uint64_t ticket, Seen seen) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    auto found = all.waiting.find(ticket);
+    if (found != all.waiting.end()) found->second.seen.push_back(std::move(seen));
 }
 
 std::shared_ptr<const FunctionMemory> memory_of_function(uint64_t ticket) {
@@ -193,7 +218,10 @@ void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte>
     if (!memory) return;
     for (auto& copy : memory->seen) {
         const uint64_t bytes = mirrored_bytes(*copy);
-        if (offset < bytes) return write_seen(*copy, offset, data);
+        if (offset < bytes) {
+            if (shared_address(copy->host) == 0) return write_seen(*copy, offset, data);
+            return keep_seen(ticket, {copy, offset, {data.begin(), data.end()}});
+        }
         offset -= bytes;
     }
 }

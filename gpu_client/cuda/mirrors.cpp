@@ -26,6 +26,12 @@ CUresult refuse_mirrors() {
         unsupported("a copy from or to host memory that is not pinned, in a graph that kernels launch or run"));
 }
 
+CUresult refuse_late_sharing(const HostCopies& copies) {
+    if (!any_shared(copies)) return CUDA_SUCCESS;
+    return static_cast<CUresult>(
+        unsupported("changing a graph's instance that copies from or to pinned memory which kernels got later"));
+}
+
 CUresult give_mirror(const Context& context, HostCopy& copy, const HostCopy* same) {
     copy.context = same ? same->context : context.handle;
     if (!same) return make_mirror(context, copy.host.row_bytes * copy.host.rows, copy.mirror);
