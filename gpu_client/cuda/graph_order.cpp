@@ -91,10 +91,17 @@ std::shared_ptr<GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mir
     return ordered;
 }
 
-// Mirrors hold it without order.
+bool has_memory(const GraphFunction& function) {
+    auto memory = memory_of_function(*function.ticket);
+    return memory && (!memory->seen.empty() || !memory->brings.empty());
+}
+
+// Mirrors hold it without order. Functions that know mirrors by now must hear that the graph has none any more: what they
+// see there would be written over what the GPU has.
 bool any_order_does(const GraphNeeds& needs) {
     if (needs.may_be_less) return false;
-    return needs.copies.empty() || (needs.functions.empty() && !any_overlap(needs.copies, needs.copies));
+    if (needs.copies.empty()) return std::none_of(needs.functions.begin(), needs.functions.end(), has_memory);
+    return needs.functions.empty() && !any_overlap(needs.copies, needs.copies);
 }
 
 // `tangled`: no order is right.

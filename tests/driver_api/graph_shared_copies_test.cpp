@@ -116,6 +116,29 @@ TEST_CASE("a graph's function works on pinned memory that a kernel gets later", 
     }
 }
 
+TEST_CASE("a graph's function works on pinned memory after copies of overlapping parts of it", "[graph][pinned]") {
+    Gpu gpu;
+    Stream stream;
+    const int count = GENERATE(10, many);  // less than a page, and more
+    SharedWords host;
+    Memory memory(Words(many, 5)), other(host.bytes);
+    std::function<void()> twice = [&] {
+        for (int i = 0; i < count; ++i) host.data[i] *= 2;
+    };
+    const size_t bytes = count * word;
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host.data, memory.address, bytes));
+    auto brought = add_copy(graph, {fetched}, to_device(other.address, host.data + 1, bytes - word));
+    add_function(graph, {brought}, twice);
+    GraphExec exec(graph);
+    for (unsigned round = 1; round <= 3; ++round) {
+        CU_OK(cu.cuMemsetD32(memory.address, 10 * round, many));
+        exec.run(stream);
+        CHECK(Words(host.data, host.data + count) == Words(count, 20 * round));
+        CHECK(other.read<unsigned>(count - 1) == Words(count - 1, 10 * round));
+    }
+}
+
 // A GPU elsewhere may refuse this.
 TEST_CASE("an instance's kernel that is given the memory of a copy before it changes that, or is refused",
           "[graph][pinned]") {
