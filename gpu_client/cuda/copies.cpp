@@ -17,6 +17,7 @@
 #include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/outgoing.hpp"
+#include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
@@ -322,26 +323,58 @@ CUresult capture_host_copy(const HostRows& host, const DeviceRows& device, bool 
     return result;
 }
 
-}  // namespace
+// Reads the memory when the stream gets there. It stands still meanwhile, so nobody sees that another one brings the bytes.
+CUresult upload_in_order(const DeviceRows& to, const HostRows& from, std::vector<PinnedRange> used,
+                         const StreamRef& stream, Context& context) {
+    Transfers by{context.handle, 0};
+    if (auto result = open_transfers(context, by.stream); result != CUDA_SUCCESS) return result;
+    auto in_use = std::make_shared<UsedMemory>(std::move(used));
+    return send_in_stream(stream, context, [to, from, by, in_use](std::vector<Transfers>& sent) {
+        auto* transfers = streams().find(by.stream);
+        if (!transfers) return;  // it has ended with its context
+        (void)upload(to, from, {transfers->number, transfers}, true);
+        sent.push_back(by);
+    });
+}
 
-CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
+enum class Upwards { waited_for, later, later_and_lasting };
+
+CUresult copy_up(const DeviceRows& to, const HostRows& from, CUstream in, Upwards way) {
     if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
     if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
+    const bool wait = way == Upwards::waited_for;
+    const uint64_t bytes = extent(from.row_bytes, from.rows, from.pitch);
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) return capture_host_copy(from, to, true, stream, in);
-    // The worker would wait for the stream, and take nothing from its functions meanwhile.
-    if (wait && functions_bring())
+    if (wait && streams_wait_for_us())
         if (auto result = cuStreamSynchronize(in); result != CUDA_SUCCESS) return result;
-    await_writes(from.address, extent(from.row_bytes, from.rows, from.pitch));
+    bool in_order = !wait && functions_are_on_their_way();
+    std::vector<PinnedRange> used(1);
+    if (in_order && !find_pinned(from.address, bytes, used[0])) {
+        used.clear();
+        in_order = way == Upwards::later_and_lasting;
+    }
+    if (!in_order) await_writes(from.address, bytes);
     Detour detour;
     if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;
     GpuTurn turn;
     turn.begin_if_shared(to.address, detour.context(), detour.stream());
-    auto result = upload(to, from, detour.stream(), wait);
+    auto result = in_order ? upload_in_order(to, from, std::move(used), detour.stream(), detour.context())
+                           : upload(to, from, detour.stream(), wait);
     // The worker lets nothing overtake a copy that the program waits for.
     return wait || result != CUDA_SUCCESS ? result : detour.end();
+}
+
+}  // namespace
+
+CUresult copy_to_device(DeviceRows to, HostRows from, CUstream stream, bool wait) {
+    return copy_up(to, from, stream, wait ? Upwards::waited_for : Upwards::later);
+}
+
+CUresult copy_lasting_to_device(DeviceRows to, HostRows from, CUstream stream) {
+    return copy_up(to, from, stream, Upwards::later_and_lasting);
 }
 
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) {
@@ -387,8 +420,8 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     return result == CUDA_SUCCESS ? detour.end() : result;
 }
 
-CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait,
-                        bool of_peers) {
+static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait,
+                              bool of_peers) {
     if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
     if (row_bytes > to.pitch || row_bytes > from.pitch) return CUDA_ERROR_INVALID_VALUE;
     if (!is_there(to, row_bytes, rows) || !is_there(from, row_bytes, rows)) return CUDA_ERROR_INVALID_VALUE;
@@ -425,6 +458,14 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
                                      wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
     call.use(stream);
     return call.send();
+}
+
+CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream stream, bool wait,
+                        bool of_peers) {
+    auto result = put_on_device(to, from, row_bytes, rows, stream, wait, of_peers);
+    for (auto address : {to.address, from.address})
+        if (wait && result == CUDA_SUCCESS) result = finish_shared(address, stream);
+    return result;
 }
 
 }  // namespace tnr::cuda

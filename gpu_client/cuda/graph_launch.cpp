@@ -24,7 +24,7 @@ CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
         const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)};
         const uint64_t shared = shared_address(host);
         result = shared != 0 ? copy_on_device(mirror, {shared, host.pitch}, host.row_bytes, host.rows, stream, false)
-                             : copy_to_device(mirror, host, stream, false);
+                             : copy_lasting_to_device(mirror, host, stream);
     });
     return result;
 }
@@ -41,7 +41,7 @@ CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
     return result;
 }
 
-// Memory that an earlier launch has yet to write is read when it has: copy_to_device() waits for that.
+// Memory that an earlier launch has yet to write is read when it has: copy_lasting_to_device() sees to that.
 CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream stream,
                            const std::function<CUresult()>& submit_launch) {
     for (auto& copy : needs.copies) {

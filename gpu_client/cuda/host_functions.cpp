@@ -15,7 +15,6 @@
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/program_functions.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/shared_edges.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
@@ -25,9 +24,6 @@ namespace tnr::cuda {
 constinit thread_local bool in_program_function = false;
 
 namespace {
-// Stays true: it only says whether anybody has to be careful.
-std::atomic<bool> any_brings{false};
-
 // A piece of what is in a copy's mirror.
 struct Seen {
     std::shared_ptr<const HostCopy> copy;
@@ -43,6 +39,7 @@ struct HostFunctions {
     struct Waiting {
         std::function<void()> run;
         ClientSession* session = nullptr;  // of its stream
+        Sends send = nullptr;              // instead of `run`: nothing of the program
         bool of_graph = false;
         bool retired = false;                                    // of a graph that is gone
         uint64_t expected = 0;                                   // runs that launches of a graph will still bring
@@ -53,6 +50,13 @@ struct HostFunctions {
     using Functions = std::map<uint64_t, Waiting>;  // by ticket
     // Whoever takes one out lets go of it without the lock: what it holds may call the session, whose receiver calls us.
     Functions waiting TNR_GUARDED_BY(mutex);
+    // Runs that work submitted to these sessions will still bring.
+    struct ToCome {
+        size_t functions = 0;  // of the program
+        size_t sends = 0;
+    };
+    std::map<const ClientSession*, ToCome> to_come TNR_GUARDED_BY(mutex);
+    std::atomic<size_t> all_to_come{0};
     struct Reached {
         uint64_t ticket, run;
         ClientSession* session;                 // of a graph's function; else null
@@ -61,6 +65,14 @@ struct HostFunctions {
     std::deque<Reached> reached TNR_GUARDED_BY(mutex);
 
     void start() TNR_REQUIRES(mutex);
+    size_t& runs_to_come(const Waiting& function) TNR_REQUIRES(mutex) {
+        auto& runs = to_come[function.session];
+        return function.send ? runs.sends : runs.functions;
+    }
+    void comes(const Waiting& function) TNR_REQUIRES(mutex) { ++runs_to_come(function), ++all_to_come; }
+    void came(const Waiting& function) TNR_REQUIRES(mutex) { --runs_to_come(function), --all_to_come; }
+    template <class Matters>
+    bool any_to_come(Matters&& matters);
     uint64_t add(Waiting function);
     void end_run(uint64_t ticket);
 };
@@ -120,6 +132,7 @@ void run_host_functions() {
         auto found = all.waiting.find(reached.ticket);
         bool ours = found != all.waiting.end() && found->second.of_graph == (reached.session != nullptr);
         std::function<void()> run = ours ? found->second.run : nullptr;
+        auto send = ours ? found->second.send : nullptr;
         auto memory = ours ? found->second.memory : nullptr;
         auto seen = ours ? std::exchange(found->second.seen, {}) : std::vector<Seen>{};
         auto* session = ours ? found->second.session : reached.session;
@@ -127,13 +140,14 @@ void run_host_functions() {
         if (!session) continue;  // not one of ours
         note_completion_heard();
         mark_host_function_thread();
-        lend_edges();
+        host_function_begins();
         for (auto& piece : seen) write_seen(*piece.copy, piece.offset, piece.data);
         if (run) call_program_function(run);
         run = nullptr;
         std::vector<Transfers> used;
-        return_edges(used);
         host_function_ended(used);
+        if (send) send(used);
+        send = nullptr;
         if (memory) bring(*memory, used);
         memory = nullptr;
         finish_for_stream(std::move(used));
@@ -150,6 +164,7 @@ void HostFunctions::start() {
 uint64_t HostFunctions::add(Waiting function) {
     LockGuard lock(mutex);
     start();
+    if (!function.of_graph) comes(function);
     waiting[++last_ticket] = std::move(function);
     return last_ticket;
 }
@@ -161,6 +176,7 @@ void HostFunctions::end_run(uint64_t ticket) {
     auto found = waiting.find(ticket);
     if (found == waiting.end()) return;
     auto& function = found->second;
+    if (!function.of_graph || function.expected > 0) came(function);
     if (function.expected > 0) --function.expected;
     if (!function.of_graph || (function.retired && function.expected == 0)) gone = waiting.extract(found);
 }
@@ -232,7 +248,10 @@ void expect_functions(ClientSession& session, const GraphNeeds& needs) {
         auto& all = host_functions();
         LockGuard lock(all.mutex);
         for (auto& function : needs.functions)
-            if (auto found = all.waiting.find(*function.ticket); found != all.waiting.end()) ++found->second.expected;
+            if (auto found = all.waiting.find(*function.ticket); found != all.waiting.end()) {
+                ++found->second.expected;
+                all.comes(found->second);
+            }
     }
     session.expect_news(static_cast<int>(needs.functions.size()));
 }
@@ -269,7 +288,6 @@ std::shared_ptr<const uint64_t> make_twin(uint64_t ticket, FunctionMemory memory
 }
 
 void set_function_memory(uint64_t ticket, FunctionMemory memory) {
-    if (!memory.brings.empty()) any_brings = true;
     auto shared = std::make_shared<const FunctionMemory>(std::move(memory));
     auto& all = host_functions();
     LockGuard lock(all.mutex);
@@ -283,8 +301,21 @@ void take_place_of(uint64_t ticket, uint64_t new_ticket) {
     if (old != all.waiting.end() && now != all.waiting.end()) now->second.memory = old->second.memory;
 }
 
-bool functions_bring() {
-    return any_brings;
+// Of sessions that are lost nothing comes.
+template <class Matters>
+bool HostFunctions::any_to_come(Matters&& matters) {
+    if (all_to_come == 0) return false;
+    LockGuard lock(mutex);
+    return std::any_of(to_come.begin(), to_come.end(),
+                       [&](auto& one) { return matters(one.second) && !one.first->lost(); });
+}
+
+bool functions_are_on_their_way() {
+    return host_functions().any_to_come([](auto& runs) { return runs.functions > 0; });
+}
+
+bool streams_wait_for_us() {
+    return host_functions().any_to_come([](auto& runs) { return runs.functions + runs.sends > 0; });
 }
 
 CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given) {
@@ -306,16 +337,10 @@ static CUresult capture_function(const StreamRef& stream, ClientSession& session
     return CUDA_SUCCESS;
 }
 
-static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA_HOST_NODE_PARAMS& given) {
-    StreamRef stream;
-    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-    Context* context = nullptr;
-    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
-    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
-    auto& session = *context->session.load();
-    if (is_captured(stream)) return capture_function(stream, session, std::move(run), given);
+static CUresult submit_function(const StreamRef& stream, HostFunctions::Waiting function) {
     auto& all = host_functions();
-    uint64_t ticket = all.add({std::move(run), &session});
+    auto& session = *function.session;
+    const uint64_t ticket = all.add(std::move(function));
     RemoteCall call(wire::LaunchHostFunction<>{stream.number, ticket});
     call.use(stream);
     auto result = call.send();
@@ -326,7 +351,23 @@ static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA
     HostFunctions::Functions::node_type gone;
     LockGuard lock(all.mutex);
     gone = all.waiting.extract(ticket);
+    if (gone) all.came(gone.mapped());
     return result;
+}
+
+CUresult send_in_stream(const StreamRef& stream, Context& context, Sends send) {
+    return submit_function(stream, {nullptr, context.session.load(), std::move(send)});
+}
+
+static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA_HOST_NODE_PARAMS& given) {
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+    auto& session = *context->session.load();
+    if (is_captured(stream)) return capture_function(stream, session, std::move(run), given);
+    return submit_function(stream, {std::move(run), &session});
 }
 
 CUresult run_in_stream(CUstream stream, std::function<void()> run) {

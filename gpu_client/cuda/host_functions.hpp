@@ -11,9 +11,16 @@
 
 namespace tnr::cuda {
 
+struct Transfers;  // page_transfers.hpp
+
 // Calls `run` on a thread of ours when the stream reaches it; the stream continues once `run` has returned. In a stream
 // that is being captured: whenever a launch of the graph reaches it.
 CUresult run_in_stream(CUstream stream, std::function<void()> run);
+
+// Calls `send` on the same thread when the stream reaches it. The stream goes on when the GPU has what that has sent, by
+// what it adds to `used`.
+using Sends = std::function<void(std::vector<Transfers>& used)>;
+CUresult send_in_stream(const StreamRef& stream, Context& context, Sends send);
 
 // The ticket of a function that a graph is about to have. `given`: as the program may ask for it again.
 std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std::function<void()> run,
@@ -38,8 +45,11 @@ CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);
 void run_host_function_soon(uint64_t ticket);
 // The same for a function of a graph; `run` is what the worker calls this run of it.
 void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t run);
-// True while there may be functions of graphs that bring something.
-bool functions_bring();
+// True while a function of the program is still to run, for a stream or a launched graph: it may change what work that is
+// submitted now reads.
+bool functions_are_on_their_way();
+// The same for what `send` of send_in_stream() sends as well: a worker that waits for a stream takes nothing from us.
+bool streams_wait_for_us();
 // What the function with this ticket will see of the graph's copies to the host, before it runs.
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data);
 // Runs it on the same thread, soon, as another function of the program.

@@ -3,12 +3,13 @@
 #include "gpu_client/cuda/pinned_work.hpp"
 
 #include <cstring>
+#include <functional>
 
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
-#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -19,31 +20,32 @@ static std::byte* written_at(uint64_t address) {
 
 namespace {
 
-// Work that waits for its stream. While it lives, the memory is not freed, and copies to the GPU do not read what it
-// writes.
+// Work that waits for its stream. While it lives, copies to the GPU do not read what it writes.
 class StreamWork {
 public:
     StreamWork(const void* written, size_t bytes, std::vector<PinnedRange> used, std::function<void()> work)
-        : write_(std::in_place, written, bytes), used_(std::move(used)), work_(std::move(work)) {
-        for (auto& range : used_) range.in_flight->fetch_add(1);
-    }
-    ~StreamWork() {
-        write_.reset();
-        for (auto& range : used_) range.in_flight->fetch_sub(1);
-        for (auto* session : open_sessions()) {
-            session->poke();
-            session->memory_freed();
-        }
-    }
+        : used_(std::move(used)), write_(written, bytes), work_(std::move(work)) {}
     void run() { work_(); }
 
 private:
-    std::optional<PendingWrite> write_;
-    std::vector<PinnedRange> used_;
+    UsedMemory used_;  // tells all when the write has ended, too
+    PendingWrite write_;
     std::function<void()> work_;
 };
 
 }  // namespace
+
+UsedMemory::UsedMemory(std::vector<PinnedRange> ranges) : ranges_(std::move(ranges)) {
+    for (auto& range : ranges_) range.in_flight->fetch_add(1);
+}
+
+UsedMemory::~UsedMemory() {
+    for (auto& range : ranges_) range.in_flight->fetch_sub(1);
+    for (auto* session : open_sessions()) {
+        session->poke();
+        session->memory_freed();
+    }
+}
 
 static CUresult run_or_wait(CUstream stream, bool wait, const void* written, size_t bytes,
                             std::vector<PinnedRange> used, std::function<void()> work) {
@@ -107,6 +109,30 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
         for (uint64_t row = 0; row < from.rows; ++row)
             std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
     });
+}
+
+CUresult finish_shared(uint64_t address, CUstream stream) {
+    SharedMemory shared;
+    return anything_shared() && find_shared(address, shared) ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
+}
+
+void note_cuMemsetD8_v2(CUdeviceptr address, unsigned char, size_t) {
+    (void)finish_shared(address, nullptr);
+}
+void note_cuMemsetD16_v2(CUdeviceptr address, unsigned short, size_t) {
+    (void)finish_shared(address, nullptr);
+}
+void note_cuMemsetD32_v2(CUdeviceptr address, unsigned, size_t) {
+    (void)finish_shared(address, nullptr);
+}
+void note_cuMemsetD2D8_v2(CUdeviceptr address, size_t, unsigned char, size_t, size_t) {
+    (void)finish_shared(address, nullptr);
+}
+void note_cuMemsetD2D16_v2(CUdeviceptr address, size_t, unsigned short, size_t, size_t) {
+    (void)finish_shared(address, nullptr);
+}
+void note_cuMemsetD2D32_v2(CUdeviceptr address, size_t, unsigned, size_t, size_t) {
+    (void)finish_shared(address, nullptr);
 }
 
 CUresult check_cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsigned char, size_t width, size_t height) {

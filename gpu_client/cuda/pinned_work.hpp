@@ -2,11 +2,24 @@
 // this process does, in the order of the stream.
 #pragma once
 
-#include <functional>
+#include <vector>
 
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/rows.hpp"
 
 namespace tnr::cuda {
+
+// While it lives, the memory is not freed.
+class UsedMemory {
+public:
+    explicit UsedMemory(std::vector<PinnedRange> ranges);
+    ~UsedMemory();
+    UsedMemory(const UsedMemory&) = delete;
+    UsedMemory& operator=(const UsedMemory&) = delete;
+
+private:
+    std::vector<PinnedRange> ranges_;
+};
 
 struct Fill {
     uint64_t address = 0;
@@ -19,5 +32,10 @@ struct Fill {
 CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait);
 // Runs after the stream's earlier work.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait);
+
+// For a call that is done when it returns, where the memory is the program's: waits for what has been put into the stream
+// if the memory is shared (shared_memory.hpp). Other streams' work does not overtake it, and the ends of registered memory
+// come over. `address`: the GPU's.
+CUresult finish_shared(uint64_t address, CUstream stream);
 
 }  // namespace tnr::cuda

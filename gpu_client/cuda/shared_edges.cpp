@@ -18,6 +18,8 @@ struct Edges {
     std::vector<SharedEdge> all TNR_GUARDED_BY(turn);
     uint64_t given TNR_GUARDED_BY(turn) = 0;    // the GPU's last turn
     uint64_t fetched TNR_GUARDED_BY(turn) = 0;  // the last turn of which everything is here
+    bool lent TNR_GUARDED_BY(turn) = false;
+    std::vector<Transfers> given_while_lent TNR_GUARDED_BY(turn);  // by any thread
 
     bool with_gpu() const TNR_REQUIRES(turn) { return given > fetched; }
 };
@@ -36,13 +38,17 @@ void fetch(SharedEdge& edge) {
     edge.known = std::move(now);
 }
 
-// False if the program has changed nothing.
-bool give(SharedEdge& edge) {
+// Only what the program has changed: the GPU may be changing what lies beside it.
+void give(SharedEdge& edge) TNR_REQUIRES(edges().turn) {
     const auto* here = reinterpret_cast<const std::byte*>(edge.host);
-    if (std::memcmp(here, edge.known.data(), edge.bytes) == 0) return false;
-    edge.known.assign(here, here + edge.bytes);
-    give_bytes({edge.context, edge.transfers}, edge.device, edge.known.data(), edge.bytes);
-    return true;
+    if (std::memcmp(here, edge.known.data(), edge.bytes) == 0) return;
+    const Transfers by{edge.context, edge.transfers};
+    for (uint64_t i = 0; i < edge.bytes; ++i) {
+        const uint64_t first = i;
+        for (; i < edge.bytes && here[i] != edge.known[i]; ++i) edge.known[i] = here[i];
+        if (i != first) give_bytes(by, edge.device + first, edge.known.data() + first, i - first);
+    }
+    if (edges().lent) edges().given_while_lent.push_back(by);
 }
 }  // namespace
 
@@ -87,14 +93,20 @@ void fetch_edges(uint64_t finished) {
 }
 
 void lend_edges() {
+    if (shared_edges == 0) return;
     fetch_edges(0);  // of no turn it is known that it is complete
+    TakenTurn turn(edges().turn);
+    edges().lent = true;
 }
 
 void return_edges(std::vector<Transfers>& used) {
     if (shared_edges == 0) return;
     TakenTurn turn(edges().turn);
-    for (auto& edge : edges().all)
-        if (give(edge)) used.push_back({edge.context, edge.transfers});
+    for (auto& edge : edges().all) give(edge);
+    auto& given = edges().given_while_lent;
+    used.insert(used.end(), given.begin(), given.end());
+    given.clear();
+    edges().lent = false;
 }
 
 }  // namespace tnr::cuda

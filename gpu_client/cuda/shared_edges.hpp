@@ -27,7 +27,8 @@ void remove_edges_of(uint64_t context);
 void give_edges(uint64_t turn);
 void fetch_edges(uint64_t finished);
 // For a function of the program that a stream waits for: what the GPU has changed by now comes here; and what the program has
-// changed since is given back. Whoever lets the stream go on waits for `used` before (finish_for_stream).
+// changed since is given back, if no other thread has given it meanwhile. Whoever lets the stream go on waits for `used`
+// before (finish_for_stream).
 void lend_edges();
 void return_edges(std::vector<Transfers>& used);
 

@@ -40,8 +40,7 @@ public:
     void expect(uint64_t host, uint64_t bytes, bool soon) TNR_EXCLUDES(mutex_);
 
     // `stream`: handle; 0: a default stream's work.
-    // `by`: is told what moves the pages.
-    uint64_t give(uint64_t stream, std::vector<Transfers>* by = nullptr) TNR_EXCLUDES(mutex_);
+    uint64_t give(uint64_t stream) TNR_EXCLUDES(mutex_);
     void given(const Work* work) TNR_EXCLUDES(mutex_);
     // The last of the GPU's turns if everything that was given is complete; else 0.
     uint64_t finished_turn() TNR_EXCLUDES(mutex_);
@@ -57,7 +56,9 @@ public:
                 (void)range->view->protect({0, range->states.size()}, PageAccess::write);
         mutex_.unlock();
     }
-    bool host_function_has_touched() { return touched_by_host_function_.exchange(false); }
+    void host_function_begins() TNR_EXCLUDES(mutex_);
+    // Adds what has moved pages to the GPU since.
+    void host_function_ended(std::vector<Transfers>& used) TNR_EXCLUDES(mutex_);
 
     static constexpr uint64_t every_stream = UINT64_MAX;
 
@@ -88,7 +89,9 @@ private:
     int submitting_ TNR_GUARDED_BY(mutex_) = 0;                // between give() and given()
     int impatient_ TNR_GUARDED_BY(mutex_) = 0;                 // faults that have waited long enough
     uint64_t turns_ TNR_GUARDED_BY(mutex_) = 0;                // of the GPU so far
-    std::atomic<bool> touched_by_host_function_{false};
+    // Of the function of the program that runs for a stream.
+    bool in_host_function_ TNR_GUARDED_BY(mutex_) = false, touched_ TNR_GUARDED_BY(mutex_) = false;
+    std::vector<Transfers> given_meanwhile_ TNR_GUARDED_BY(mutex_);
 };
 
 SharedPages& pages() {
@@ -207,6 +210,8 @@ std::vector<SharedPages::Change> SharedPages::take_from_program(uint64_t stream)
 void SharedPages::send(const std::vector<Change>& changes) {
     if (changes.empty()) return;
     ++giving_;
+    for (auto& change : changes)
+        if (in_host_function_) given_meanwhile_.push_back({change.range->context, change.range->transfers});
     mutex_.unlock();
     for (auto& change : changes)
         for (auto run : change.taken.changed) give_pages(*change.range, run);
@@ -216,7 +221,7 @@ void SharedPages::send(const std::vector<Change>& changes) {
     changed_.notify_all();
 }
 
-uint64_t SharedPages::give(uint64_t stream, std::vector<Transfers>* by) {
+uint64_t SharedPages::give(uint64_t stream) {
     mutex_.lock();
     if (stream != every_stream)
         changed_.wait_for(mutex_, politeness, [&]() TNR_REQUIRES(mutex_) { return impatient_ == 0; });
@@ -224,12 +229,30 @@ uint64_t SharedPages::give(uint64_t stream, std::vector<Transfers>* by) {
     ++submitting_;
     const uint64_t turn = ++turns_;
     stats().pages.begin_turn();
-    auto changes = take_from_program(stream);
-    for (auto& change : changes)
-        if (by) by->push_back({change.range->context, change.range->transfers});
-    send(changes);
+    send(take_from_program(stream));
     mutex_.unlock();
     return turn;
+}
+
+void SharedPages::host_function_begins() {
+    LockGuard lock(mutex_);
+    in_host_function_ = true;
+}
+
+void SharedPages::host_function_ended(std::vector<Transfers>& used) {
+    bool touched = false;
+    {
+        LockGuard lock(mutex_);
+        touched = std::exchange(touched_, false);
+    }
+    if (touched) {
+        give(every_stream);
+        given(nullptr);
+    }
+    LockGuard lock(mutex_);
+    if (touched) used.insert(used.end(), given_meanwhile_.begin(), given_meanwhile_.end());
+    given_meanwhile_.clear();
+    in_host_function_ = false;
 }
 
 uint64_t SharedPages::finished_turn() {
@@ -333,7 +356,7 @@ bool SharedPages::serve(const PageFault& fault) {
     }
     if (impatient) --impatient_;
     if (impatient) changed_.notify_all();
-    if (done && fault.in_host_function) touched_by_host_function_ = true;
+    if (done && fault.in_host_function) touched_ = true;
     mutex_.unlock();
     return done;
 }
@@ -456,10 +479,16 @@ void GpuTurn::end() {
     pages().given(&work);
 }
 
+void host_function_begins() {
+    if (!anything_shared()) return;
+    pages().host_function_begins();
+    lend_edges();
+}
+
 void host_function_ended(std::vector<Transfers>& used) {
-    if (!anything_shared() || !pages().host_function_has_touched()) return;
-    pages().give(SharedPages::every_stream, &used);
-    pages().given(nullptr);
+    if (!anything_shared()) return;
+    return_edges(used);
+    pages().host_function_ended(used);
 }
 
 }  // namespace tnr::cuda

@@ -60,8 +60,9 @@ private:
     StreamRef stream_;
 };
 
-// A function of the program has run for a stream: what it has changed is given to the GPU. Whoever lets the stream go on
-// waits for `used` before (finish_for_stream).
+// A function of the program is about to run for a stream, and has run: what it has changed is given to the GPU, if another
+// thread's work has not taken it with it. Whoever lets the stream go on waits for `used` before (finish_for_stream).
+void host_function_begins();
 void host_function_ended(std::vector<Transfers>& used);
 
 }  // namespace tnr::cuda

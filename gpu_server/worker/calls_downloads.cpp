@@ -88,7 +88,7 @@ static Answer copy_later(WorkerSession& session, Call& call, const Source& sourc
     auto copy = session.downloads.begin([copied] { return is_reached(copied); });
     session.after(copied, stream.number,
                   [&session, data, size = source.bytes(), copy, op = call.op, number = call.number](CUresult result) {
-                      session.prints.flush();
+                      session.finish_wait(copy);
                       auto outputs = in_reply(data->get(), result == CUDA_SUCCESS ? size : 0);
                       session.outbox.answer(op, number, result, outputs);
                       session.downloads.end(copy);
@@ -103,7 +103,7 @@ struct Pump {
     ContextUses::Use use;
     SharedEvent ready;                  // the stream has reached the copy
     std::shared_ptr<Gates::Gate> gate;  // null: the program waits for the copy
-    uint64_t copy;                      // its number in session.downloads, if there is a gate
+    uint64_t copy;                      // its number in session.downloads; if there is no gate, what would be that
     uint64_t number;
     uint16_t op;
 
@@ -148,6 +148,7 @@ void Pump::run() {
     CUstream own = nullptr;
     auto result = driver().cuEventSynchronize(ready.get());
     if (result == CUDA_SUCCESS) result = make_own_stream(own);
+    session.downloads.wait_until_gone(copy);
     if (result == CUDA_SUCCESS) result = copy_pieces(own);
     if (gate) gate->open();
     session.prints.flush();
@@ -159,8 +160,9 @@ void Pump::run() {
 static Answer pump(WorkerSession& session, Call& call, const Source& source, CUstream stream, bool program_waits) {
     SharedEvent ready;
     if (auto result = mark(ready, stream); result != CUDA_SUCCESS) return failed(call, result);
-    Pump pump{session,     source, session.current(), session.context_uses.begin(session.current()), ready, nullptr, 0,
-              call.number, call.op};
+    Pump pump{session, source,  session.current(),        session.context_uses.begin(session.current()),
+              ready,   nullptr, session.downloads.next(), call.number,
+              call.op};
     // A program that waits for the copy needs no gate: it puts nothing behind the copy meanwhile.
     if (!program_waits) {
         session.understudy.stream_will_stand();

@@ -49,6 +49,8 @@ public:
 
 private:
     CUresult send_block(const SeenPart& piece) {
+        // What lies in one place of the program's memory arrives in the graph's order.
+        if (auto result = send_rest(); result != CUDA_SUCCESS) return result;
         auto block = function_.session.staging.take_download();
         auto result = driver().cuMemcpyDtoHAsync_v2(block.get(), piece.address, piece.bytes, own_);
         if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(own_);

@@ -28,8 +28,8 @@ uint64_t Downloads::next() {
 std::vector<Downloads::Copy> Downloads::begun_before(uint64_t before) {
     std::vector<Copy> begun;
     LockGuard lock(mutex_);
-    for (auto& [number, past_gpu] : copies_)
-        if (number < before) begun.push_back({number, past_gpu});
+    const auto end = copies_.lower_bound(before);
+    for (auto copy = copies_.begin(); copy != end; ++copy) begun.push_back({copy->first, copy->second});
     return begun;
 }
 

@@ -1,5 +1,6 @@
 // Copies to the client that a wait must not overtake: a copy's data is sent before any word from which the client can
-// tell, whatever stream it asked about, that the GPU is past the copy.
+// tell, whatever stream it asked about, that the GPU is past the copy. Nor does a copy overtake one that was begun before it:
+// both may be to the same memory of the program.
 //
 // A copy that a thread of the program waits for need not be entered: until that call returns, no other thread can
 // know that the copy is done.
