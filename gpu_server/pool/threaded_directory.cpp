@@ -435,11 +435,13 @@ private:
 
     // ---- what others do
 
-    // Its lease may be as it was: an operator may have removed it, or all there was.
+    // Its lease may be as it was: an operator may have removed it, or all there was, also before we followed.
     void note_removal(const Change& change) {
         const auto own = "nodes/" + self().name;
+        int64_t removed_at = change.all ? change.as_of : 0;
         for (auto& entry : change.entries)
-            if (entry.name == own && !entry.text) removed_at_ = std::max(removed_at_.load(), entry.fence);
+            if (entry.name == own) removed_at = entry.text ? 0 : entry.fence;
+        removed_at_ = std::max(removed_at_.load(), removed_at);
     }
 
     void follow() {

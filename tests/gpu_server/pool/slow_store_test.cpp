@@ -1,4 +1,5 @@
-// Stores that take their time: a node goes on being one of the pool's.
+// Stores that take their time, or have forgotten a node: it goes on being one of the pool's.
+#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -47,6 +48,28 @@ public:
 
 private:
     const std::chrono::milliseconds renews_after_;
+};
+
+// Renews the lease of a node that it does not have any more: an operator has removed it while nobody followed.
+class ForgetfulStore : public SlowStore {
+public:
+    ForgetfulStore() : SlowStore(std::chrono::milliseconds(0)) {}
+    Result<Registration> join(const PoolNode&, const std::vector<PoolClaim>&) override {
+        Registration made;
+        made.fence = registered_ += 10;
+        return made;
+    }
+    Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) override {
+        told({.all = true, .entries = {}, .as_of = as_of});
+        while (!stopped() && !connection_breaks.exchange(false))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return Ok{};
+    }
+    std::atomic<int64_t> as_of = 5;
+    std::atomic<bool> connection_breaks = false;
+
+private:
+    std::atomic<int64_t> registered_ = 0;
 };
 
 class Deliveries {
@@ -143,5 +166,28 @@ TEST_CASE("a node whose store takes 1.2 s for an answer is never out of touch wi
         in_touch = good > 100 && bad < good / 10;
     }
     CHECK(in_touch);
+    directory->leave();
+}
+
+TEST_CASE("a node that was removed while it did not hear of it registers again, once", "[pool]") {
+    Deliveries deliveries;
+    auto owned = std::make_unique<ForgetfulStore>();
+    auto& store = *owned;
+    LeaseTimes often;
+    often.renewed_ms = 10;
+    auto directory = make_directory(std::move(owned), deliveries.post(), often);
+    directory->join({"a", "tcp://a:1", "", "", "identity"});
+    auto fence_after = [&](int wait_ms, int64_t until = INT64_MAX) {
+        for (const auto end = boot_ms() + wait_ms; boot_ms() < end && directory->standing().fence != until;
+             std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+            deliveries.run();
+        return directory->standing().fence;
+    };
+    CHECK(fence_after(20'000, 10) == 10);
+    CHECK(fence_after(300) == 10);  // it was told of the time before its registration
+    store.as_of = 15;
+    store.connection_breaks = true;
+    CHECK(fence_after(20'000, 20) == 20);
+    CHECK(fence_after(300) == 20);
     directory->leave();
 }
