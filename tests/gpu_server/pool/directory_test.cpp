@@ -225,7 +225,9 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
     CHECK(world.inbox.run_until([&] { return !a->standing().good(); }, 5'000));
     CHECK(a->standing().until_ms < stopped + 3'000);  // of the lease, however late we have looked
     CHECK_FALSE(add(world, *a, claim("a", 2, {"A2"})));
-    CHECK(a->standing().trouble.find("does not answer") != std::string::npos);
+    CHECK(world.inbox.run_until([&] {
+        return a->standing().trouble.find("does not answer") != std::string::npos;
+    }));  // once a renewal has failed
     std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
     world.etcd.signal(SIGCONT);
     REQUIRE(world.inbox.run_until([&] { return a->standing().good(); }, 10'000));
