@@ -13,6 +13,7 @@
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/process_room.hpp"
+#include "gpu_client/protocol/socket_in.hpp"
 #include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::wire {
@@ -61,7 +62,7 @@ std::optional<Channel::Way> Channel::way_named(std::string_view name) const {
 }
 
 zmq::socket_t Channel::make_socket(int type) {
-    zmq::socket_t socket(context_, type);
+    auto socket = socket_in(context_, type);
     socket.set(zmq::sockopt::linger, end_within_ms);
     socket.set(zmq::sockopt::sndhwm, 0);  // never block, never drop: the credit window bounds the queue
     socket.set(zmq::sockopt::rcvhwm, 0);

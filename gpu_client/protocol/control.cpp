@@ -13,6 +13,7 @@
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/monitor.hpp"
 #include "gpu_client/protocol/process_room.hpp"
+#include "gpu_client/protocol/socket_in.hpp"
 #include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::control {
@@ -129,7 +130,7 @@ public:
 private:
     // Each connection gets a socket of its own: with one for all, ZeroMQ would not tell over which a message went.
     void dial() {
-        auto socket = std::make_unique<zmq::socket_t>(*context_, ZMQ_DEALER);
+        auto socket = std::make_unique<zmq::socket_t>(wire::socket_in(*context_, ZMQ_DEALER));
         socket->set(zmq::sockopt::linger, 0);
         // Sending waits for a connection: so an address where nobody listens, or that does not know our key, can be
         // told from a pool that takes its time.

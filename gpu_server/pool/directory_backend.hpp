@@ -23,6 +23,7 @@ struct Entry {
 struct Change {
     bool all = false;  // these are all there are
     std::vector<Entry> entries;
+    int64_t as_of = 0;  // of all: at which moment, in fences; 0: the store does not tell
 };
 
 struct Registration {

@@ -256,8 +256,8 @@ public:
     Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) override {
         const auto view = keys_.view();
         return follower_.follow(
-            [&](bool all, const std::vector<etcd::Event>& events) {
-                Change change{all, {}};
+            [&](int64_t all_as_of, const std::vector<etcd::Event>& events) {
+                Change change{all_as_of > 0, {}, all_as_of};
                 for (auto& event : events) change.entries.push_back(entry_of(event.pair, view, "", event.removed));
                 return told(change);
             },

@@ -63,7 +63,7 @@ Result<> Follower::follow(const Told& told, const StopAsked& stopped) {
     if (!listing) return listing.error();
     std::vector<Event> all;
     for (auto& pair : listing->values) all.push_back({false, std::move(pair)});
-    if (!told(true, all)) return Ok{};
+    if (!told(listing->revision, all)) return Ok{};
     Heard heard{listing->revision};
     heard.note(all);
     while (!stopped()) {
@@ -93,7 +93,7 @@ Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const To
         for (auto& event : news) heard.revision = std::max(heard.revision, event.pair.mod_revision);
         heard.note(news);
         if (news.empty()) return !stopped();
-        if (!told(false, news)) return false;
+        if (!told(0, news)) return false;
         flooded = times_.gathered_ms > 0 && flood.rises();
         return !flooded;
     });
@@ -134,7 +134,7 @@ Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& 
         if (auto gathered = gather(client, heard, stopped); !gathered) return gathered.error();
         auto events = what_happened(client, heard);
         if (!events) return events.error();
-        if (stopped() || (!events->empty() && !told(false, *events))) return false;
+        if (stopped() || (!events->empty() && !told(0, *events))) return false;
         if (std::ssize(*events) <= flood_news) return true;
     }
 }

@@ -37,8 +37,9 @@ public:
     // that is another follower's task.
     Follower(Address address, std::string prefix, std::string mark, FollowTimes times);
 
-    // `all`: these are all there are. Until it says false (Ok), or the connection ends.
-    using Told = std::function<bool(bool all, const std::vector<Event>& events)>;
+    // `all_as_of`: these are all there were at this revision; 0: they have changed. Until it says false (Ok), or the connection
+    // ends.
+    using Told = std::function<bool(int64_t all_as_of, const std::vector<Event>& events)>;
     Result<> follow(const Told& told, const StopAsked& stopped);
 
 private:

@@ -241,7 +241,8 @@ private:
         Accounts accounts;
         while (!stop_.rung()) {
             (void)follower.follow(
-                [&](bool all, const std::vector<etcd::Event>& events) {
+                [&](int64_t all_as_of, const std::vector<etcd::Event>& events) {
+                    const bool all = all_as_of > 0;
                     if (all) accounts = {};
                     for (auto& event : events) take(accounts, event.pair, event.removed);
                     if (auto shown = show(accounts, all); !shown) log(LogLevel::error, shown.error().what);

@@ -32,6 +32,7 @@ public:
         {
             LockGuard lock(mutex_);
             self_ = std::move(self);
+            if (before && heard_nameless_) ++follow_anew_;
         }
         if (before) go_on(*before);
         keeper_ = std::thread([this, registered = before.has_value(), standing = standing_] {
@@ -435,11 +436,15 @@ private:
 
     // ---- what others do
 
-    // Its lease may be as it was: an operator may have removed it, or all there was.
-    void note_removal(const Change& change) {
-        const auto own = "nodes/" + self().name;
+    // Its lease may be as it was: an operator may have removed it, or all there was, also before we followed.
+    void note_removal(const Change& change) TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        const auto own = "nodes/" + self_.name;
+        heard_nameless_ |= self_.name.empty();
+        int64_t removed_at = change.all && !self_.name.empty() ? change.as_of : 0;
         for (auto& entry : change.entries)
-            if (entry.name == own && !entry.text) removed_at_ = std::max(removed_at_.load(), entry.fence);
+            if (entry.name == own) removed_at = entry.text ? 0 : entry.fence;
+        removed_at_ = std::max(removed_at_.load(), removed_at);
     }
 
     void follow() {
@@ -468,7 +473,8 @@ private:
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;
     Condition to_write_, to_look_, to_stop_;  // for the writer, the looker, and whoever pauses
-    PoolNode self_ TNR_GUARDED_BY(mutex_);
+    PoolNode self_ TNR_GUARDED_BY(mutex_);    // its name is empty until join()
+    bool heard_nameless_ TNR_GUARDED_BY(mutex_) = false;
     Untold untold_ TNR_GUARDED_BY(mutex_);
     std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
     std::deque<Asked> questions_ TNR_GUARDED_BY(mutex_);

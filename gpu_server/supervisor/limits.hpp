@@ -210,6 +210,8 @@ inline constexpr milliseconds stopping_told_every{10'000};
 inline constexpr milliseconds handover_answered_within{30'000};
 inline constexpr milliseconds handover_rests_within{8'000};
 inline constexpr milliseconds handover_looked_every{5};
+// Meanwhile it does not answer the operator's commands, for some tenths of a second: a busy machine takes longer.
+inline constexpr milliseconds server_answers_within{10'000}, server_asked_every{100};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
 // How often what claims use is noted, which is how exact the ledger is after a crash. It costs some microseconds.

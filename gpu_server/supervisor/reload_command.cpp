@@ -10,9 +10,9 @@
 #include <ostream>
 #include <thread>
 
+#include "gpu_server/supervisor/ask_server.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
-#include "gpu_server/watch/watch.hpp"
 
 namespace tnr::server {
 namespace {
@@ -21,7 +21,6 @@ using nlohmann::json;
 
 // All that a server takes for it, and a start.
 constexpr auto replaced_within = handover_answered_within + handover_rests_within + milliseconds(15'000);
-constexpr milliseconds reload_looked_every{100};
 
 // What the server says of itself.
 struct SeenServer {
@@ -31,15 +30,7 @@ struct SeenServer {
     size_t claims = 0;
 };
 
-// Kind usage: there is none. Another: it does not answer at the moment, since it is just being replaced.
-Result<SeenServer> ask_server(const StateFolder& folder) try {
-    auto text = watch::ask_watch(folder.path(), "/api/now");
-    if (!text) {
-        auto lock = folder.lock();  // which cannot be looked at where the disk is read-only
-        const bool is_held = !lock && lock.error().kind == Error::Kind::usage;
-        return Error{is_held ? Error::Kind::internal : Error::Kind::usage, text.error().what, text.error().hint};
-    }
-    auto now = json::parse(*text);
+Result<SeenServer> seen(const json& now) try {
     auto& node = now.at("nodes").at(0);
     if (!node.contains("reloads"))
         return Error{Error::Kind::usage,
@@ -74,23 +65,21 @@ Result<> reload(const std::string& state, std::ostream& out) {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
     const auto give_up_at = std::chrono::steady_clock::now() + replaced_within;
-    auto before = ask_server(*folder);
-    while (!before && before.error().kind == Error::Kind::internal && std::chrono::steady_clock::now() < give_up_at) {
-        std::this_thread::sleep_for(reload_looked_every);
-        before = ask_server(*folder);
-    }
+    auto server = ask_server(*folder, replaced_within);
+    if (!server) return server.error();
+    auto before = seen(server->says);
     if (!before) return before.error();
-    auto process = watch::server_process(folder->path());
-    if (!process) return process.error();
-    if (kill(*process, SIGHUP) != 0)
+    if (kill(server->process, SIGHUP) != 0)
         return Error{Error::Kind::internal, std::string("cannot ask the server: ") + std::strerror(errno)};
     while (std::chrono::steady_clock::now() < give_up_at) {
-        std::this_thread::sleep_for(reload_looked_every);
-        auto now = ask_server(*folder);
-        if (!now && now.error().kind == Error::Kind::usage)
+        std::this_thread::sleep_for(server_asked_every);
+        auto answer = ask_server(*folder, milliseconds(0));
+        if (!answer && answer.error().kind == Error::Kind::usage)
             return Error{Error::Kind::internal, "the server has ended, and with it the programs that ran",
                          "its log says why"};
-        if (!now) continue;
+        if (!answer) continue;
+        auto now = seen(answer->says);
+        if (!now) return now.error();
         if (auto known = outcome(*before, *now, out)) return *known;
     }
     return Error{Error::Kind::internal, "the server has not said in time whether it was replaced", "its log says more"};

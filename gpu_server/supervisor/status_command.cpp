@@ -15,11 +15,11 @@
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/ask_server.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/print.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 #include "gpu_server/supervisor/user_commands.hpp"
-#include "gpu_server/watch/watch.hpp"
 
 namespace tnr::server {
 namespace {
@@ -243,15 +243,15 @@ void leave_out_nonsense(json& now) {
 
 // The server asks the others once somebody looks: until it knows of each that it has answered, or does not. (One of an
 // older build does not say who is silent.)
-Result<json> ask_for_all(const std::string& folder) {
+Result<json> ask_for_all(const StateFolder& folder) {
     const auto until = std::chrono::steady_clock::now() + fellows_waited_for;
     while (true) {
-        auto answer = watch::ask_watch(folder, "/api/now");
+        auto answer = ask_server(folder, server_answers_within);
         if (!answer) return answer.error();
-        auto now = json::parse(*answer);
+        auto& now = answer->says;
         const auto known = now.at("fellows").size() + now.value("silent", json::array()).size();
         const bool all = known >= std::min(now.at("other_nodes").size(), fellows_asked_max);
-        if (all || std::chrono::steady_clock::now() >= until) return now;
+        if (all || std::chrono::steady_clock::now() >= until) return std::move(now);
         std::this_thread::sleep_for(fellows_looked_at_every);
     }
 }
@@ -261,7 +261,7 @@ Result<json> ask_for_all(const std::string& folder) {
 Result<> show_status(const std::string& state, const std::string& format, bool all_limits, std::ostream& out) try {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
-    auto asked = ask_for_all(folder->path());
+    auto asked = ask_for_all(*folder);
     if (!asked) return asked.error();
     json& now = *asked;
     leave_out_nonsense(now);

@@ -272,7 +272,8 @@ class Partitions(unittest.TestCase):
         end = time.monotonic() + 30
         while (done := self.run_program(f"after-{node}", node, 0.1)).returncode != 0 and time.monotonic() < end:
             time.sleep(0.2)
-        self.assertEqual(done.returncode, 0, f"seed {SEED}: {done.stderr}")
+        logs = "".join(f"\n{each}:\n" + pathlib.Path(f"{self.folder}/{each}.log").read_text()[-5000:] for each in NODES)
+        self.assertEqual(done.returncode, 0, f"seed {SEED}, at {node}: {done.stderr}{logs}")
 
     def test_no_gpu_has_two_owners(self):
         self.no_gpu_has_two_owners(members=1)

@@ -137,7 +137,8 @@ class PoolWatch(unittest.TestCase):
 
     def test_busy_time_is_the_time_in_which_there_was_work(self):
         self.serve()
-        program = self.program(busy=1.5, idle=1.5)
+        busy_s = 1.5
+        program = self.program(busy=busy_s, idle=1.5)
         program.wait()
         program.stdout.readline()
         worked = float(program.stdout.readline())
@@ -145,7 +146,7 @@ class PoolWatch(unittest.TestCase):
         with sqlite3.connect(self.state / "pool.db") as database:
             lasted, busy, wiped, checked = database.execute(
                 "SELECT until_ms - began_ms, busy_ms, wiped_bytes, wipe_checked_bytes FROM claims").fetchone()
-        self.assertGreater(busy, 0.8 * worked * 1000)
+        self.assertGreater(busy, 0.8 * busy_s * 1000)
         self.assertLess(busy, worked * 1000 + 400)
         self.assertGreater(lasted, busy + 1000)
         self.assertEqual(checked, wiped)  # the emulated one is read back whole
@@ -160,9 +161,9 @@ class PoolWatch(unittest.TestCase):
             self.assertEqual(told.returncode, 0, told.stderr)
             return int(told.stdout.split(",")[0])
         self.assertEqual(percent(), 0)  # nobody has it
-        self.program(busy=4, idle=60).stdout.readline()
+        self.program(busy=8, idle=600).stdout.readline()
         self.until(lambda: percent() > 50)
-        self.until(lambda: percent() == 0)  # it is held, and has nothing to do
+        self.until(lambda: percent() == 0, 60)  # it is held, and has nothing to do
 
     def test_prometheus_takes_the_metrics_and_the_dashboard_asks_for_nothing_else(self):
         self.serve()
@@ -255,11 +256,14 @@ class PoolWatch(unittest.TestCase):
                                              env=dict(os.environ, HOME=str(self.folder))).stdout)
         self.assertEqual(document["gpus"][0]["user"], "machine local")
         for columns in (40, 80):
-            live = subprocess.run(["script", "-qec", f"stty cols {columns} rows 12; timeout -s INT 3 " +
-                                   " ".join(str(word) for word in top), "/dev/null"], capture_output=True, text=True,
-                                  env=dict(os.environ, HOME=str(self.folder), NO_COLOR="1", TERM="xterm"),
-                                  stdin=subprocess.DEVNULL)
-            pictures = live.stdout.split("\033[H")[1:]
+            for seconds in (3, 10, 30):  # there is one each second, unless the machine is busy
+                live = subprocess.run(["script", "-qec", f"stty cols {columns} rows 12; timeout -s INT {seconds} " +
+                                       " ".join(str(word) for word in top), "/dev/null"], capture_output=True, text=True,
+                                      env=dict(os.environ, HOME=str(self.folder), NO_COLOR="1", TERM="xterm"),
+                                      stdin=subprocess.DEVNULL)
+                pictures = live.stdout.split("\033[H")[1:]
+                if len(pictures) > 1:
+                    break
             self.assertGreater(len(pictures), 1, live.stdout)
             for line in pictures[-1].split("\n"):
                 self.assertLessEqual(len(re.sub(r"\033\[[0-9;]*[A-Za-z]", "", line).rstrip("\r")), columns)

@@ -1,4 +1,9 @@
 // Control messages and configuration: foreign text in, clear errors out.
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <zmq.hpp>
@@ -47,6 +52,33 @@ TEST_CASE("an unreachable pool is an error that names the address, within its ti
     CHECK(answer.error().kind == Error::Kind::network);
     CHECK(answer.error().what.find("127.0.0.1:1") != std::string::npos);
     CHECK_FALSE(answer.error().hint.empty());
+}
+
+// ZeroMQ's own threads block signals once they run. Those of this process mostly have not yet when it gets one: it has one
+// processor, and they have no claim to it at once.
+TEST_CASE("no thread of a connection ever hears a signal that the program has blocked on its own", "[control]") {
+    for (int i = 0; i < 10; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            cpu_set_t first;
+            CPU_ZERO(&first);
+            CPU_SET(sched_getcpu(), &first);
+            const sched_param none{};
+            (void)sched_setaffinity(0, sizeof first, &first);
+            (void)sched_setscheduler(0, SCHED_BATCH, &none);
+            auto client = control::Client::open("tcp://127.0.0.1:1", {});
+            sigset_t asked;
+            sigemptyset(&asked);
+            sigaddset(&asked, SIGTERM);
+            pthread_sigmask(SIG_BLOCK, &asked, nullptr);
+            kill(getpid(), SIGTERM);
+            (void)(*client)->request({{"op", "hello"}}, std::chrono::milliseconds(20));
+            _exit(0);
+        }
+        int status = -1;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
 }
 
 // A pool that hears a request and is gone, and another at the same address.

@@ -1,4 +1,5 @@
-// Stores that take their time: a node goes on being one of the pool's.
+// Stores that take their time, or have forgotten a node: it goes on being one of the pool's.
+#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -47,6 +48,32 @@ public:
 
 private:
     const std::chrono::milliseconds renews_after_;
+};
+
+// Renews the lease of a node that it does not have any more: an operator has removed it while nobody followed.
+class ForgetfulStore : public SlowStore {
+public:
+    ForgetfulStore() : SlowStore(std::chrono::milliseconds(0)) {}
+    Result<Registration> join(const PoolNode&, const std::vector<PoolClaim>&) override {
+        Registration made;
+        made.fence = registered_ += 10;
+        return made;
+    }
+    Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) override {
+        std::vector<Entry> entries;
+        if (has_node) entries.push_back({"nodes/a", "its entry", 10});
+        told({.all = true, .entries = entries, .as_of = as_of});
+        ++times_told;
+        while (!stopped() && !connection_breaks.exchange(false))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return Ok{};
+    }
+    std::atomic<int64_t> as_of = 5;
+    std::atomic<bool> has_node = false, connection_breaks = false;
+    std::atomic<int> times_told = 0;
+
+private:
+    std::atomic<int64_t> registered_ = 0;
 };
 
 class Deliveries {
@@ -143,5 +170,44 @@ TEST_CASE("a node whose store takes 1.2 s for an answer is never out of touch wi
         in_touch = good > 100 && bad < good / 10;
     }
     CHECK(in_touch);
+    directory->leave();
+}
+
+TEST_CASE("a node that was removed while it did not hear of it registers again, once", "[pool]") {
+    Deliveries deliveries;
+    auto owned = std::make_unique<ForgetfulStore>();
+    auto& store = *owned;
+    LeaseTimes often;
+    often.renewed_ms = 10;
+    auto directory = make_directory(std::move(owned), deliveries.post(), often);
+    auto fence_after = [&](int wait_ms, int64_t until = INT64_MAX) {
+        for (const auto end = boot_ms() + wait_ms; boot_ms() < end && directory->standing().fence != until;
+             std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+            deliveries.run();
+        return directory->standing().fence;
+    };
+    const PoolNode self{"a", "tcp://a:1", "", "", "identity"};
+    SECTION("of a process's own registration") {
+        directory->join(self);
+        CHECK(fence_after(20'000, 10) == 10);
+        CHECK(fence_after(300) == 10);  // it was told of the time before its registration
+        store.as_of = 15;
+        store.connection_breaks = true;
+        CHECK(fence_after(20'000, 20) == 20);
+        CHECK(fence_after(300) == 20);
+    }
+    SECTION("of the process before, which counts from when this one knows whose it is") {
+        store.as_of = 15;
+        store.has_node = GENERATE(true, false);
+        for (int i = 0; i < 4'000 && store.times_told == 0; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        directory->join(self, Tenure{"", {true, 5, boot_ms() + 2'500}, {}});
+        if (store.has_node) {
+            CHECK(fence_after(300) == 5);
+            store.has_node = false;
+            store.connection_breaks = true;
+        }
+        CHECK(fence_after(20'000, 10) == 10);
+    }
     directory->leave();
 }

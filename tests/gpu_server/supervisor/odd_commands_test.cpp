@@ -10,6 +10,7 @@
 #include <fstream>
 #include <future>
 #include <set>
+#include <thread>
 
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/sqlite.hpp"
@@ -373,4 +374,23 @@ TEST_CASE("who may not look into a server's folder is told so, not that nothing 
     chmod(state.c_str(), 0700);
     REQUIRE(size > 0);
     CHECK(says(std::string(told, static_cast<size_t>(size)), "this user may not look into " + state));
+}
+
+TEST_CASE("a server that is there and does not answer for a moment, as while it is replaced, is asked again", "[odd]") {
+    Server server({"--plain", "--emulate", "h100"});
+    const auto state = server.folder->path + "/state", socket = state + "/watch.sock", aside = state + "/aside";
+    const std::string command = GENERATE("status", "reload");
+    CAPTURE(command);
+    std::filesystem::rename(socket, aside);
+    auto answer = std::async(std::launch::async, [&] { return run_server_command({command, "--state", state}); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::filesystem::rename(aside, socket);
+    auto output = answer.get();
+    INFO(output.err);
+    CHECK(output.code == 0);
+    server.signal(SIGKILL);
+    server.wait_for_exit();
+    output = run_server_command({command, "--state", state});
+    CHECK(output.code == 2);
+    CHECK(says(output.err, "no server runs on " + state));
 }
