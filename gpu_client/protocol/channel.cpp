@@ -189,6 +189,8 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
         if (zmq_setsockopt(socket.handle(), option, value, bytes) != 0) throw zmq::error_t();
     };
     auto set_number = [&](int option, int value) { set(option, &value, sizeof value); };
+    const auto greeting = greeting_of_worker(peer);
+    set(greeting_number_option, &greeting, sizeof greeting);
     if (hooks) set(ZMQ_PEER_HOOKS, &hooks, sizeof(void*));
     set_number(ZMQ_USE_FD, listening_fd);
     socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(worker_handshake_timeout.count()));

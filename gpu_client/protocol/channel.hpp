@@ -85,6 +85,7 @@ public:
     // Of the latest dial's main connection; 0: nobody wants it.
     uint16_t port_to_tell() const { return tells_port_ ? dialled_.port() : 0; }
     const std::string& endpoint() const { return endpoint_; }
+    const std::string& session() const { return session_; }
 
     // The worker's end; on receive()'s thread. `frame` came over the client's latest connection.
     void client_speaks(zmq::message_t& frame, uint64_t connection) TNR_EXCLUDES(mutex_);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
@@ -20,18 +21,35 @@ static constexpr milliseconds pause_min{20}, pause_max{1000};
 // How long the kernel may take to say why an attempt has failed; it has just told ZeroMQ.
 static constexpr milliseconds refusal_within{500};
 
-// Behind a port that several share: whether it resets who comes with this number.
-static bool turned_away(int socket, uint64_t number) {
-    auto start = greeting_with(number);
-    pollfd answered{socket, POLLIN, 0};
-    char byte;
-    return ::send(socket, start.data(), start.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(start.size()) &&
-           ::poll(&answered, 1, static_cast<int>(refusal_within.count())) == 1 &&
-           ::recv(socket, &byte, 1, MSG_DONTWAIT) <= 0;
+// What the other end says first; nothing if it closes the connection. Ten zeros if it has not spoken in time.
+static std::optional<GreetingStart> hear_greeting(int socket) {
+    GreetingStart start{};
+    const auto until = std::chrono::steady_clock::now() + refusal_within;
+    for (size_t heard = 0; heard < start.size();) {
+        auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+        pollfd answered{socket, POLLIN, 0};
+        if (left.count() <= 0 || ::poll(&answered, 1, static_cast<int>(left.count())) != 1) return GreetingStart{};
+        auto got = ::recv(socket, start.data() + heard, start.size() - heard, MSG_DONTWAIT);
+        if (got <= 0) return std::nullopt;
+        heard += static_cast<size_t>(got);
+    }
+    return start;
 }
 
-// Whether nobody listens there. ZeroMQ knew, but does not tell.
-static bool refuses(const std::string& dialled) {
+// Whether who answers there is not the worker of this session. `number`: of a port that several share, where who comes with one
+// that is not known any more is reset.
+static bool is_another(int socket, uint64_t number, const std::string& session) {
+    auto start = greeting_with(number);
+    if (number != 0 && ::send(socket, start.data(), start.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(start.size()))
+        return false;
+    auto greeting = hear_greeting(socket);
+    if (!greeting) return number != 0;
+    const auto said = number_in_greeting(*greeting).value_or(0);
+    return said >= first_greeting_number && said != greeting_of_worker(session);  // older workers do not say it
+}
+
+// Whether nobody listens there, or somebody else. ZeroMQ knew, but does not tell.
+static bool refuses(const std::string& dialled, const std::string& session) {
     const auto [endpoint, number] = parse_dialling(dialled);
     auto slashes = endpoint.find("//"), colon = endpoint.rfind(':');
     if (slashes == std::string::npos || colon == std::string::npos || colon < slashes + 2) return false;
@@ -49,7 +67,7 @@ static bool refuses(const std::string& dialled) {
     socklen_t size = sizeof error;
     if (::poll(&done, 1, static_cast<int>(refusal_within.count())) != 1) return false;
     if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return false;
-    return error == ECONNREFUSED || (error == 0 && number != 0 && turned_away(socket.get(), number));
+    return error == ECONNREFUSED || (error == 0 && is_another(socket.get(), number, session));
 }
 
 Keeper::Keeper(Link& link, Patience patience, Hooks hooks)
@@ -113,7 +131,7 @@ const char* Keeper::reconnect() {
         }
         if (outcome == Outcome::open) return nullptr;
         if (outcome == Outcome::stopped) return "stopped";
-        if (outcome != Outcome::failed || !refuses(link_.channel().endpoint()))
+        if (outcome != Outcome::failed || !refuses(link_.channel().endpoint(), link_.channel().session()))
             refused_since = Clock::time_point::max();
         else if (refused_since = std::min(refused_since, Clock::now());
                  Clock::now() - refused_since >= patience_.refused)

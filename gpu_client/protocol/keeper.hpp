@@ -18,8 +18,8 @@ public:
         // One attempt. A lost first packet of TCP is sent again after 1 s and 3 s, and a handshake over a slow link
         // takes a few round trips.
         milliseconds attempt{5'000};
-        // How long the worker's port must refuse us until the worker counts as ended; a single refusal may be a
-        // router's whim.
+        // How long the worker's port must refuse us, or be another worker's, until ours counts as ended; a single refusal may
+        // be a router's whim.
         milliseconds refused{1'000};
         // A shorter interruption is not reported.
         milliseconds unnoticed{1'000};

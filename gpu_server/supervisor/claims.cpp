@@ -290,7 +290,10 @@ void Claims::release(const Caller& caller, const std::string& why) {
     std::vector<Claim*> mine;
     for (auto& claim : claims_)
         if (claim->belongs_to(caller)) mine.push_back(claim.get());
-    for (auto* claim : mine) end(*claim, why);
+    for (auto* claim : mine) {
+        note_if_unused(*claim);
+        end(*claim, why);
+    }
     std::vector<int> kept;
     for (auto& gpu : gpus_.all())
         if (gpu.state == Gpu::State::kept && gpu.owner == caller.owner()) kept.push_back(gpu.index);

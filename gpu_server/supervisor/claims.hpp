@@ -307,6 +307,7 @@ private:
     bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
     void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);
+    void note_if_unused(const Claim& claim);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     bool fits_here(const GpuWish& wish, int ahead);
     static bool goes_elsewhere(const GpuWish& wish);

@@ -113,16 +113,21 @@ void ControlSocket::receive_some() {
 // What is left has its turn after everything else that happens has had one.
 void ControlSocket::answer_some(EventLoop& loop, Handler& handler) {
     loop.cancel(std::exchange(next_turns_, 0));
-    auto until = EventLoop::Clock::now() + requests_answered_for;
+    auto now = EventLoop::Clock::now();
+    const auto until = now + requests_answered_for;
     do {
-        auto request = turns_.next();
-        if (!request) return;
+        auto request = turns_.next(now);
+        if (!request) break;
         Peer peer{request->public_key, request->connection, request->address, request->crowded};
         handler.handle(peer, request->text.data(), request->text.size(),
-                       [this, route = request->route](const std::string& answer) { send(route, answer); });
-    } while (EventLoop::Clock::now() < until);
+                       [this, route = request->route, account = request->account](const std::string& answer) {
+                           turns_.answered(account, answer.size());
+                           send(route, answer);
+                       });
+    } while ((now = EventLoop::Clock::now()) < until);
     if (!turns_.empty())
-        next_turns_ = loop.after(milliseconds(0), [this, &loop, &handler] { answer_some(loop, handler); });
+        next_turns_ = loop.after(now < until ? spent_looked_at_every : milliseconds(0),
+                                 [this, &loop, &handler] { answer_some(loop, handler); });
 }
 
 void ControlSocket::send(const std::string& route, const std::string& answer) try {

@@ -52,6 +52,10 @@ inline constexpr size_t request_bytes_per_account_max = size_t{4} << 20;
 // most a tenth of its time.
 inline constexpr double requests_per_second_max = 1000;
 inline constexpr double requests_burst = 4000;
+// Making a long answer costs as much as a request for each so many bytes of it. An account may have as many of those as it may send
+// requests; beyond them it is not refused, but its next requests wait for what comes back, which is looked at this often.
+inline constexpr size_t answer_bytes_per_request = 1024;
+inline constexpr milliseconds spent_looked_at_every{5};
 // What comes beyond is refused, and so often in a second its sender is told; the rest is dropped.
 inline constexpr double refusals_per_second_max = 20;
 // Even what is dropped has to be read first, and waking up for each costs most of that: half of the supervisor's time, when somebody

@@ -447,6 +447,16 @@ void Claims::note_unconnected(const Caller& caller) {
     distrust.until = loop_.now() + distrust.pause;
 }
 
+// Who gives back what he never came to has had a GPU all the same, and its wipe, which nobody pays for.
+void Claims::note_if_unused(const Claim& claim) {
+    const Session* told = nullptr;
+    for (auto& session : claim.sessions) {
+        if (session.connected) return;
+        if (!session.reply) told = &session;
+    }
+    if (told && !claim.ending) note_unconnected(told->caller);
+}
+
 void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
     loop_.cancel(session->timer);
     for (auto& held : session->held) loop_.cancel(held.timer);

@@ -22,13 +22,23 @@ bool Allowance::take(Clock::time_point now) {
     return true;
 }
 
+void Allowance::spend(double amount, Clock::time_point now) {
+    left_ = after(now) - amount;
+    at_ = now;
+}
+
 bool Allowance::full(Clock::time_point now) const {
     return after(now) >= burst_;
 }
 
-bool Allowances::take(const std::string& user, Allowance::Clock::time_point now) {
+Allowance& Allowances::of(const std::string& user, Allowance::Clock::time_point now) {
     if (of_.size() > allowances_before_sweep) std::erase_if(of_, [&](auto& each) { return each.second.full(now); });
-    return of_.try_emplace(user, per_second_, burst_).first->second.take(now);
+    return of_.try_emplace(user, per_second_, burst_).first->second;
+}
+
+bool Allowances::overspent(const std::string& user, Allowance::Clock::time_point now) const {
+    auto found = of_.find(user);
+    return found != of_.end() && found->second.overspent(now);
 }
 
 Turns::Taken Turns::add(Asked& request, Clock::time_point now) {
@@ -62,9 +72,17 @@ static typename Map::iterator turn_after(Map& map, std::string& last) {
     return turn;
 }
 
-std::optional<Asked> Turns::next() {
+void Turns::answered(const std::string& account, size_t bytes, Clock::time_point now) {
+    if (!account.empty()) answers_.spend(account, static_cast<double>(bytes) / answer_bytes_per_request, now);
+}
+
+std::optional<Asked> Turns::next(Clock::time_point now) {
     if (waiting_.empty()) return std::nullopt;
     auto user = turn_after(waiting_, last_);
+    for (size_t passed = 1; answers_.overspent(user->first, now); ++passed) {
+        if (passed == waiting_.size()) return std::nullopt;
+        user = turn_after(waiting_, last_);
+    }
     auto queue = turn_after(user->second.queues, user->second.last);
     Asked request = std::move(queue->second.requests.front());
     queue->second.requests.pop_front();

@@ -33,6 +33,9 @@ public:
     using Clock = std::chrono::steady_clock;
     Allowance(double per_second, double burst) : per_second_(per_second), burst_(burst), left_(burst) {}
     bool take(Clock::time_point now);
+    // Also what is not there: it has to come back first.
+    void spend(double amount, Clock::time_point now);
+    bool overspent(Clock::time_point now) const { return after(now) < 0; }
     bool full(Clock::time_point now) const;
 
 private:
@@ -45,9 +48,14 @@ private:
 class Allowances {
 public:
     Allowances(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
-    bool take(const std::string& user, Allowance::Clock::time_point now);
+    bool take(const std::string& user, Allowance::Clock::time_point now) { return of(user, now).take(now); }
+    void spend(const std::string& user, double amount, Allowance::Clock::time_point now) {
+        of(user, now).spend(amount, now);
+    }
+    bool overspent(const std::string& user, Allowance::Clock::time_point now) const;
 
 private:
+    Allowance& of(const std::string& user, Allowance::Clock::time_point now);
     double per_second_, burst_;
     std::map<std::string, Allowance> of_;
 };
@@ -58,7 +66,10 @@ public:
     enum class Taken { yes, too_many, too_fast };
     // Takes what is in the request; unless yes, leaves it as it was.
     Taken add(Asked& request, Clock::time_point now = Clock::now());
-    std::optional<Asked> next();
+    // Nothing also while all who wait have spent what they may.
+    std::optional<Asked> next(Clock::time_point now = Clock::now());
+    // What a user was answered, for what next() says.
+    void answered(const std::string& account, size_t bytes, Clock::time_point now = Clock::now());
     bool empty() const { return waiting_.empty(); }
 
 private:
@@ -75,6 +86,7 @@ private:
     std::map<std::string, User> waiting_;  // none is empty
     std::string last_;                     // who has had its turn
     Allowances allowances_{requests_per_second_max, requests_burst};
+    Allowances answers_{requests_per_second_max, requests_burst};  // as if they were requests
 };
 
 }  // namespace tnr::server

@@ -145,6 +145,26 @@ TEST_CASE("a worker that has ended is not waited for", "[keeper]") {
     CHECK(kept.lost() == "the GPU's worker has ended");
 }
 
+TEST_CASE("a worker whose port is another's by now is not waited for", "[keeper]") {
+    Ends ends(true);
+    Kept kept(*ends.client, {.grace = 10s, .refused = 50ms});
+    REQUIRE(next_event(*ends.server) == Link::Event::connected);
+    UniqueFd port(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int yes = 1;
+    ::setsockopt(port.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(ends.port);
+    ends.server.reset();
+    while (::bind(port.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::this_thread::yield();
+    REQUIRE(::listen(port.get(), 16) == 0);
+    zmq::context_t others;
+    auto other = Channel::serve(others, port.release(), make_key_pair(), "another session");
+    REQUIRE(other);
+    CHECK(kept.lost() == "the GPU's worker has ended");
+}
+
 TEST_CASE("a worker that does not answer is given up after the grace period", "[keeper]") {
     zmq::context_t context{1};
     uint16_t port = 0;

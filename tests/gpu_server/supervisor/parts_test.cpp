@@ -187,6 +187,33 @@ TEST_CASE("a user asks only so often, and others as they like", "[server]") {
     CHECK(ask("mallory") == Turns::Taken::too_fast);
 }
 
+TEST_CASE("who has had many long answers waits for the next, and others do not", "[server]") {
+    Turns turns;
+    Turns::Clock::time_point now{std::chrono::hours(1)};
+    auto ask = [&](const std::string& account) {
+        Asked request{"key of " + account, account, false, "", "", {}, "x"};
+        REQUIRE(turns.add(request, now) == Turns::Taken::yes);
+    };
+    constexpr size_t answer_bytes = 100 * answer_bytes_per_request;
+    int answers = 0;
+    for (; answers < requests_burst; ++answers) {
+        ask("mallory");
+        if (!turns.next(now)) break;
+        turns.answered("mallory", answer_bytes, now);
+    }
+    CHECK(answers == static_cast<int>(requests_burst / 100) + 1);
+    CHECK_FALSE(turns.empty());
+    ask("alice");
+    auto next = turns.next(now);
+    REQUIRE(next);
+    CHECK(next->account == "alice");
+    CHECK_FALSE(turns.next(now));
+    now += std::chrono::seconds(1);
+    CHECK(turns.next(now));
+    CHECK(turns.empty());
+    turns.answered("", size_t{1} << 30, now);  // in an open pool nobody is counted
+}
+
 TEST_CASE("timers fire in their time, unless cancelled", "[server]") {
     EventLoop loop;
     std::string fired;

@@ -21,6 +21,21 @@ TEST_CASE("a key that never connects to what it is given does not get it again a
     CHECK(ask(*client, session_request("modest")).contains("session"));
 }
 
+TEST_CASE("a key that gives back what it never connected to does not get it again and again", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"});
+    auto client = client_of(server);
+    auto takes_and_gives_back = [&](const std::string& machine) {
+        auto answer = ask(*client, session_request(machine));
+        ask(*client, {{"op", "release"}, {"machine", machine}});
+        REQUIRE(wait_for_free_gpus(server, 1));
+        return answer;
+    };
+    for (int i = 1; i <= 3; ++i) REQUIRE(takes_and_gives_back("greedy").contains("session"));
+    CHECK(takes_and_gives_back("greedy")["error"]["what"].get<std::string>().find("were never used") !=
+          std::string::npos);
+    CHECK(takes_and_gives_back("modest").contains("session"));
+}
+
 TEST_CASE("a key that never connects does not keep a claim by asking for more sessions in it", "[attacks]") {
     Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=unconnected, late"});
     auto client = client_of(server);
