@@ -5,7 +5,9 @@
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -249,7 +251,10 @@ CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
     bool of_launches = (flags & CU_EVENT_WAIT_EXTERNAL) != 0 && is_captured(stream);
-    return of_launches ? CUDA_SUCCESS : capture_wait(stream, *event);
+    if (of_launches) return CUDA_SUCCESS;
+    bool joins = event->capture != 0 && stream.object && stream.object->capture == 0;
+    if (joins && anything_shared()) watch_before_capture(stream);
+    return capture_wait(stream, *event);
 }
 
 // The wait is for the newest recording. Another process may record it anew once it hears that we have got so far.

@@ -10,6 +10,7 @@
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/frame_buffers.hpp"
@@ -62,12 +63,25 @@ bool wait_for(const Work& work) {
                  "it cannot be reached through managed or mapped memory");
         session.wait(pending);
     }
+    // What the stream was given before it was captured is watched (watch_before_capture).
+    if (pending.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !gone)
+        return session.wait_until([&] { return is_complete(work); });
     if (pending.result != CUDA_SUCCESS) return false;
     if (gone)
         raise_to(context->synced, position);
     else
         note_synced(stream, *context, position);
     return true;
+}
+
+void watch_before_capture(const StreamRef& stream) {
+    Context* context = nullptr;
+    if (context_of_stream(stream, context) != CUDA_SUCCESS) return;
+    const Work work = work_of(*context, stream);
+    if (work.position <= stream.object->watched || is_complete(work)) return;
+    RemoteCall call(wire::WatchStream<>{stream.number, work.position});
+    call.in_context(context);
+    if (call.send() == CUDA_SUCCESS) raise_to(stream.object->watched, work.position);
 }
 
 namespace {

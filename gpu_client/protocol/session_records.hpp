@@ -97,7 +97,7 @@ template <class Side = Numbers>
 using QueryAndWatchEvent = Position<op_query_event, CallWay::sync, typename Side::Event>;
 template <class Side = Numbers>
 using QueryAndWatchStream = Position<op_query_stream, CallWay::sync, typename Side::Stream>;
-// Older clients send these after a question that was answered "not ready".
+// The promise alone. Older clients send these after a question that was answered "not ready".
 template <class Side = Numbers>
 using WatchEvent = Position<op_watch_event, CallWay::async_, typename Side::Event>;
 template <class Side = Numbers>

@@ -41,9 +41,19 @@ static Answer destroy_stream(WorkerSession& session, Call& call, const wire::Des
     return session.run_aside(call, [handle = handle] { return driver().cuStreamDestroy_v2(handle); });
 }
 
+// A driver would spoil the capture by the wait. The client asks nothing of the kind for the program, but may for itself.
+static bool is_captured(CUstream stream) {
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver().cuStreamIsCapturing && driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 static Answer synchronize_stream(WorkerSession& session, Call& call, const wire::SynchronizeStream<Resolved>& stream) {
+    if (is_captured(stream.named.handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     auto before = session.downloads.next();
-    auto wait = [handle = stream.named.handle] { return driver().cuStreamSynchronize(handle); };
+    auto wait = [handle = stream.named.handle] {
+        return is_captured(handle) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : driver().cuStreamSynchronize(handle);
+    };
     auto result = session.query_briefly([&] { return driver().cuStreamQuery(stream.named.handle); });
     return result == CUDA_ERROR_NOT_READY ? session.wait_aside(call, before, wait)
                                           : session.answer_wait(call, wait(), before);

@@ -380,3 +380,40 @@ TEST_CASE("external events are recorded and waited for when the graph runs", "[g
     CU_OK(cu.cuEventSynchronize(after));
     CHECK(values.read<int>(2)[1] == 6);
 }
+
+// The streams have worked on it before, and only another one has been waited for.
+TEST_CASE("the program touches mapped memory while streams that have used it are captured", "[capture][pinned]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING), joining(CU_STREAM_NON_BLOCKING), waited(CU_STREAM_NON_BLOCKING);
+    Event reached(CU_EVENT_DISABLE_TIMING);
+    int* mapped = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&mapped), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *mapped = 0;
+    Memory value(std::vector<int>{1});
+    const Module module;
+    const auto add = module.function("add");
+    auto chain = [&](CUstream before, CUstream after) {
+        CU_OK(cu.cuEventRecord(reached, before));
+        CU_OK(cu.cuStreamWaitEvent(after, reached, 0));
+    };
+    CU_OK(cu.cuCtxSynchronize());
+    for (int round = 1; round <= 5; ++round) {
+        CU_OK(launch(add, stream, mapped, 1, 1));
+        chain(stream, joining);
+        CU_OK(launch(add, joining, mapped, 1, 1));
+        chain(joining, waited);
+        CU_OK(cu.cuStreamSynchronize(waited));
+        begin_capture(stream);
+        CHECK(*mapped == 2 * round);
+        CU_OK(launch(add, stream, value.address, 1, 1));
+        chain(stream, joining);
+        CHECK(*mapped == 2 * round);
+        CU_OK(launch(add, joining, value.address, 1, 1));
+        CHECK(capture_status(stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        chain(joining, stream);
+        auto graph = end_capture(stream);
+        GraphExec(graph).run(stream);
+        CHECK(value.first<int>() == 1 + 2 * round);
+    }
+    CU_OK(cu.cuMemFreeHost(mapped));
+}
