@@ -363,8 +363,9 @@ CUresult copy_up(const DeviceRows& to, const HostRows& from, CUstream in, Upward
     turn.begin_if_shared(to.address, detour.context(), detour.stream());
     auto result = in_order ? upload_in_order(to, from, std::move(used), detour.stream(), detour.context())
                            : upload(to, from, detour.stream(), wait);
+    if (result != CUDA_SUCCESS) return result;
     // The worker lets nothing overtake a copy that the program waits for.
-    return wait || result != CUDA_SUCCESS ? result : detour.end();
+    return wait ? finish_shared(to.address, in) : detour.end();
 }
 
 }  // namespace

@@ -203,6 +203,9 @@ TEST_CASE("what a call has copied or filled in registered memory is there to its
     fill(4);
     CU_OK(cu.cuMemcpy2D(&rows));
     CHECK((host.contents() == Words(host.count, 4)));
+    const Words here(host.count, 8);
+    CU_OK(cu.cuMemcpyHtoD(host.address, here.data(), bytes));
+    CHECK((host.contents() == here));
     CU_OK(cu.cuMemsetD8(host.address, 5, bytes));
     CHECK((host.contents() == Words(host.count, 0x05050505)));
     CU_OK(cu.cuMemsetD32(host.address, 6, host.count));
