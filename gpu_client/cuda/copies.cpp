@@ -350,7 +350,7 @@ CUresult copy_up(const DeviceRows& to, const HostRows& from, CUstream in, Upward
     if (is_captured(stream)) return capture_host_copy(from, to, true, stream, in);
     if (wait && streams_wait_for_us())
         if (auto result = cuStreamSynchronize(in); result != CUDA_SUCCESS) return result;
-    bool in_order = !wait && functions_are_on_their_way();
+    bool in_order = !wait && comes_after_functions(stream);
     std::vector<PinnedRange> used(1);
     if (in_order && !find_pinned(from.address, bytes, used[0])) {
         used.clear();

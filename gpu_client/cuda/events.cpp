@@ -4,6 +4,7 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -165,7 +166,9 @@ static CUresult hold_context(CUcontext handle, CUevent event_handle) {
     if (auto result = check_context_event(handle, event, context); result != CUDA_SUCCESS) return result;
     RemoteCall call(wire::WaitContextEvent<>{context->number, event->number});
     call.in_context(context);
-    return call.send();
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) all_may_come_after_functions();
+    return result;
 }
 
 // True if it follows from what has been waited for or reported already: the event, a later one of its stream, its
@@ -258,7 +261,9 @@ CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
 }
 
 // The wait is for the newest recording. Another process may record it anew once it hears that we have got so far.
-void note_cuStreamWaitEvent(CUstream, CUevent handle, unsigned) {
+void note_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned) {
+    StreamRef stream;
+    if (resolve_stream(in, stream) == CUDA_SUCCESS) may_come_after_functions(stream);
     auto* event = find_event(handle);
     if (!event || !is_interprocess(*event)) return;
     if (auto* context = contexts().find(event->context)) (void)ask_worker<wire::QueryEvent<>>(*event, *context);

@@ -43,12 +43,12 @@ CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
 
 // Memory that an earlier launch has yet to write is read when it has: copy_lasting_to_device() sees to that.
 CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream stream,
-                           const std::function<CUresult()>& submit_launch) {
+                           const std::function<CUresult()>& submit_launch, uint64_t& functions) {
     for (auto& copy : needs.copies) {
         if (!copy->to_device || copy->disabled) continue;
         if (auto result = fill_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
-    expect_functions(*context.session.load(), needs);
+    functions = expect_functions(*context.session.load(), needs);
     if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
     for (auto& copy : needs.copies) {
         if (copy->to_device || copy->seen_by_function || copy->disabled) continue;
@@ -98,7 +98,10 @@ CUresult launch_graph(CUgraphExec handle, CUstream in) {
         if (needs && needs->allocates) return launch_that_allocates(record, *context, stream);
         return submit(record.op, *context, stream, {wire::packed(record)});
     };
-    return needs ? launch_with_needs(*needs, *context, in, submit_launch) : submit_launch();
+    uint64_t functions = 0;
+    auto result = needs ? launch_with_needs(*needs, *context, in, submit_launch, functions) : submit_launch();
+    functions_submitted(*context, stream, functions);  // events, too, may make the graph come after some
+    return result;
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ struct Seen {
     std::vector<std::byte> data;
 };
 
+constexpr Work being_submitted{0, 0, UINT64_MAX};
+
 struct HostFunctions {
     Mutex mutex;
     Condition wake;
@@ -42,7 +44,8 @@ struct HostFunctions {
         Sends send = nullptr;              // instead of `run`: nothing of the program
         bool of_graph = false;
         bool retired = false;                                    // of a graph that is gone
-        uint64_t expected = 0;                                   // runs that launches of a graph will still bring
+        std::deque<uint64_t> expected{};                         // the numbers of runs that launches will still bring
+        uint64_t number = 0;                                     // of its only run, if it is not of a graph
         std::shared_ptr<const FunctionMemory> memory = nullptr;  // of a graph; null: none
         CUDA_HOST_NODE_PARAMS given{};
         std::vector<Seen> seen{};  // for memory that is shared: written before the run, on its thread
@@ -52,11 +55,14 @@ struct HostFunctions {
     Functions waiting TNR_GUARDED_BY(mutex);
     // Runs that work submitted to these sessions will still bring.
     struct ToCome {
-        size_t functions = 0;  // of the program
+        // Of functions of the program, by number; those that are submitted together share one. What is known to be complete
+        // counts no more: some that a launch was to bring never come.
+        std::multimap<uint64_t, Work> functions;
         size_t sends = 0;
     };
     std::map<const ClientSession*, ToCome> to_come TNR_GUARDED_BY(mutex);
     std::atomic<size_t> all_to_come{0};
+    std::atomic<uint64_t> last_number{0}, after_function{0};  // the latter for all streams
     struct Reached {
         uint64_t ticket, run;
         ClientSession* session;                 // of a graph's function; else null
@@ -65,12 +71,9 @@ struct HostFunctions {
     std::deque<Reached> reached TNR_GUARDED_BY(mutex);
 
     void start() TNR_REQUIRES(mutex);
-    size_t& runs_to_come(const Waiting& function) TNR_REQUIRES(mutex) {
-        auto& runs = to_come[function.session];
-        return function.send ? runs.sends : runs.functions;
-    }
-    void comes(const Waiting& function) TNR_REQUIRES(mutex) { ++runs_to_come(function), ++all_to_come; }
-    void came(const Waiting& function) TNR_REQUIRES(mutex) { --runs_to_come(function), --all_to_come; }
+    void comes(const Waiting& function, uint64_t number) TNR_REQUIRES(mutex);
+    void submitted(const ClientSession* session, uint64_t number, const Work& work);
+    void came(const Waiting& function, uint64_t number) TNR_REQUIRES(mutex);
     template <class Matters>
     bool any_to_come(Matters&& matters);
     uint64_t add(Waiting function);
@@ -164,9 +167,38 @@ void HostFunctions::start() {
 uint64_t HostFunctions::add(Waiting function) {
     LockGuard lock(mutex);
     start();
-    if (!function.of_graph) comes(function);
+    if (!function.of_graph) {
+        comes(function, function.number);
+    }
     waiting[++last_ticket] = std::move(function);
     return last_ticket;
+}
+
+void HostFunctions::comes(const Waiting& function, uint64_t number) {
+    auto& runs = to_come[function.session];
+    if (function.send)
+        ++runs.sends;
+    else
+        runs.functions.emplace(number, being_submitted);
+    ++all_to_come;
+}
+
+void HostFunctions::submitted(const ClientSession* session, uint64_t number, const Work& work) {
+    LockGuard lock(mutex);
+    auto [run, end] = to_come[session].functions.equal_range(number);
+    for (; run != end; ++run) run->second = work;
+}
+
+void HostFunctions::came(const Waiting& function, uint64_t number) {
+    auto& runs = to_come[function.session];
+    auto run = runs.functions.find(number);
+    if (function.send)
+        --runs.sends;
+    else if (run != runs.functions.end())
+        runs.functions.erase(run);
+    else
+        return;
+    --all_to_come;
 }
 
 // A stream's function runs once; a graph's until the graph is gone and no launch of it is on its way.
@@ -176,9 +208,12 @@ void HostFunctions::end_run(uint64_t ticket) {
     auto found = waiting.find(ticket);
     if (found == waiting.end()) return;
     auto& function = found->second;
-    if (!function.of_graph || function.expected > 0) came(function);
-    if (function.expected > 0) --function.expected;
-    if (!function.of_graph || (function.retired && function.expected == 0)) gone = waiting.extract(found);
+    if (!function.of_graph) came(function, function.number);
+    if (!function.expected.empty()) {
+        came(function, function.expected.front());
+        function.expected.pop_front();
+    }
+    if (!function.of_graph || (function.retired && function.expected.empty())) gone = waiting.extract(found);
 }
 
 void retire(uint64_t ticket) {
@@ -188,7 +223,7 @@ void retire(uint64_t ticket) {
     auto found = all.waiting.find(ticket);
     if (found == all.waiting.end()) return;
     found->second.retired = true;
-    if (found->second.expected == 0) gone = all.waiting.extract(found);
+    if (found->second.expected.empty()) gone = all.waiting.extract(found);
 }
 }  // namespace
 
@@ -242,18 +277,25 @@ void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte>
     }
 }
 
-void expect_functions(ClientSession& session, const GraphNeeds& needs) {
-    if (needs.functions.empty()) return;
+uint64_t expect_functions(ClientSession& session, const GraphNeeds& needs) {
+    if (needs.functions.empty()) return 0;
+    auto& all = host_functions();
+    const uint64_t number = ++all.last_number;
     {
-        auto& all = host_functions();
         LockGuard lock(all.mutex);
         for (auto& function : needs.functions)
             if (auto found = all.waiting.find(*function.ticket); found != all.waiting.end()) {
-                ++found->second.expected;
-                all.comes(found->second);
+                found->second.expected.push_back(number);
+                all.comes(found->second, number);
             }
     }
     session.expect_news(static_cast<int>(needs.functions.size()));
+    return number;
+}
+
+void functions_submitted(const Context& context, const StreamRef& stream, uint64_t number) {
+    if (number != 0) host_functions().submitted(context.session, number, work_of(context, stream));
+    may_come_after_functions(stream);
 }
 
 // With the ticket's last copy the function goes.
@@ -306,16 +348,34 @@ template <class Matters>
 bool HostFunctions::any_to_come(Matters&& matters) {
     if (all_to_come == 0) return false;
     LockGuard lock(mutex);
+    for (auto& [session, runs] : to_come)
+        all_to_come -= std::erase_if(runs.functions, [](auto& run) {
+            return run.second.position != being_submitted.position && is_complete(run.second);
+        });
     return std::any_of(to_come.begin(), to_come.end(),
                        [&](auto& one) { return matters(one.second) && !one.first->lost(); });
 }
 
-bool functions_are_on_their_way() {
-    return host_functions().any_to_come([](auto& runs) { return runs.functions > 0; });
+bool comes_after_functions(const StreamRef& stream) {
+    auto& all = host_functions();
+    if (all.all_to_come == 0) return false;
+    bool waits_by_itself = !stream.object || (stream.object->flags & CU_STREAM_NON_BLOCKING) == 0;
+    const uint64_t newest =
+        waits_by_itself ? UINT64_MAX : std::max(all.after_function.load(), stream.object->after_function.load());
+    return all.any_to_come(
+        [newest](auto& runs) { return !runs.functions.empty() && runs.functions.begin()->first <= newest; });
+}
+
+void may_come_after_functions(const StreamRef& stream) {
+    if (stream.object) raise_to(stream.object->after_function, host_functions().last_number);
+}
+
+void all_may_come_after_functions() {
+    raise_to(host_functions().after_function, host_functions().last_number);
 }
 
 bool streams_wait_for_us() {
-    return host_functions().any_to_come([](auto& runs) { return runs.functions + runs.sends > 0; });
+    return host_functions().any_to_come([](auto& runs) { return !runs.functions.empty() || runs.sends > 0; });
 }
 
 CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given) {
@@ -337,26 +397,30 @@ static CUresult capture_function(const StreamRef& stream, ClientSession& session
     return CUDA_SUCCESS;
 }
 
-static CUresult submit_function(const StreamRef& stream, HostFunctions::Waiting function) {
+static CUresult submit_function(const StreamRef& stream, Context& context, HostFunctions::Waiting function) {
     auto& all = host_functions();
-    auto& session = *function.session;
+    auto& session = *context.session.load();
+    function.session = &session;
+    if (!function.send) function.number = ++all.last_number;
+    const uint64_t number = function.number;
     const uint64_t ticket = all.add(std::move(function));
     RemoteCall call(wire::LaunchHostFunction<>{stream.number, ticket});
     call.use(stream);
     auto result = call.send();
     if (result == CUDA_SUCCESS) {
+        functions_submitted(context, stream, number);
         session.expect_news(+1);
         return result;
     }
     HostFunctions::Functions::node_type gone;
     LockGuard lock(all.mutex);
     gone = all.waiting.extract(ticket);
-    if (gone) all.came(gone.mapped());
+    if (gone) all.came(gone.mapped(), gone.mapped().number);
     return result;
 }
 
 CUresult send_in_stream(const StreamRef& stream, Context& context, Sends send) {
-    return submit_function(stream, {nullptr, context.session.load(), std::move(send)});
+    return submit_function(stream, context, {nullptr, nullptr, std::move(send)});
 }
 
 static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA_HOST_NODE_PARAMS& given) {
@@ -367,7 +431,7 @@ static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     auto& session = *context->session.load();
     if (is_captured(stream)) return capture_function(stream, session, std::move(run), given);
-    return submit_function(stream, {std::move(run), &session});
+    return submit_function(stream, *context, {std::move(run)});
 }
 
 CUresult run_in_stream(CUstream stream, std::function<void()> run) {

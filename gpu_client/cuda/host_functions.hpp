@@ -45,16 +45,23 @@ CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);
 void run_host_function_soon(uint64_t ticket);
 // The same for a function of a graph; `run` is what the worker calls this run of it.
 void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t run);
-// True while a function of the program is still to run, for a stream or a launched graph: it may change what work that is
-// submitted now reads.
-bool functions_are_on_their_way();
-// The same for what `send` of send_in_stream() sends as well: a worker that waits for a stream takes nothing from us.
+// True while a function of the program is still to run, for a stream or a launched graph, that the stream's next work comes
+// after, or may: it may change what that reads.
+bool comes_after_functions(const StreamRef& stream);
+// The stream waits for something: from here on its work may come after all functions that there are so far.
+void may_come_after_functions(const StreamRef& stream);
+// The same for all streams.
+void all_may_come_after_functions();
+// True while any stream waits for a function of the program, or for what `send` of send_in_stream() sends: a worker that waits
+// for the stream takes nothing from us.
 bool streams_wait_for_us();
 // What the function with this ticket will see of the graph's copies to the host, before it runs.
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data);
 // Runs it on the same thread, soon, as another function of the program.
 void run_on_host_thread_soon(std::function<void()> run);
-// A launch will run these.
-void expect_functions(ClientSession& session, const GraphNeeds& needs);
+// A launch will run these. Returns their number, 0 if there are none, for functions_submitted().
+uint64_t expect_functions(ClientSession& session, const GraphNeeds& needs);
+// What brings functions of the program has been put into the stream.
+void functions_submitted(const Context& context, const StreamRef& stream, uint64_t number);
 
 }  // namespace tnr::cuda

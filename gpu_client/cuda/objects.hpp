@@ -58,6 +58,9 @@ struct Stream {
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
     std::atomic<uint64_t> asked{0};    // completions_heard() when the worker was last asked and said "not ready"
     std::atomic<uint64_t> capture{0};  // id of the capture that it takes part in; 0: none
+    // The newest function of the program that its work may come after, as host_functions counts them; of a stream that waits
+    // for the default stream, any may be.
+    std::atomic<uint64_t> after_function{0};
 };
 
 // A stream as a record names it.

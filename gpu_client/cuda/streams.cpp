@@ -42,6 +42,7 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
         stream.flags = flags;
         stream.priority = priority;
         stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = stream.capture = 0;
+        stream.after_function = 0;
         made = &stream;
     });
     if (auto result = send_creation(context, *made, green); result != CUDA_SUCCESS) {

@@ -82,6 +82,23 @@ TEST_CASE("a copy from pinned memory sees what a function before it has put ther
     CHECK((memory.read<unsigned>(count) == Words(count, 12)));
 }
 
+// As a GPU copies by itself, whatever the program does in another stream.
+TEST_CASE("a copy from pinned memory waits for no function of another stream", "[copy][pinned]") {
+    Gpu gpu;
+    Stream held(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING);
+    const size_t count = GENERATE(1, 25'000);
+    Pinned host(count);
+    Memory memory(host.bytes());
+    host.fill(3);
+    CU_OK(cu.cuCtxSynchronize());
+    Gate gate(held);
+    CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data, host.bytes(), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    Words there(count);
+    CU_OK(cu.cuMemcpyDtoHAsync(there.data(), memory.address, host.bytes(), stream));
+    CHECK((there == Words(count, 3)));
+}
+
 TEST_CASE("a copy of rows, to an array and one that waits see what a function before them has put there",
           "[copy][pinned]") {
     Gpu gpu;
