@@ -28,11 +28,12 @@ static bool closed_by_peer(int fd) {
 }
 
 bool Callers::note(const Monitor::News& news) {
+    LockGuard lock(mutex_);
     if (news.what == ZMQ_EVENT_ACCEPTED) connections_.insert(news.fd);
     if (news.what != ZMQ_EVENT_DISCONNECTED) return false;
     connections_.erase(news.fd);
     if (news.fd != client_) return false;
-    silence_at_end_ = silence();
+    silence_at_end_ = silence_now();
     closed_for_good_ = comes_from_ != 0 && comes_from_ == peers_port(look_at_.get()) && closed_by_peer(look_at_.get());
     client_ = -1;
     look_at_.reset();
@@ -40,16 +41,33 @@ bool Callers::note(const Monitor::News& news) {
 }
 
 void Callers::client_comes_from(uint64_t port) {
+    LockGuard lock(mutex_);
     comes_from_ = port;
 }
 
 void Callers::client_speaks_on(int fd) {
+    LockGuard lock(mutex_);
     client_ = fd;
     closed_for_good_ = false;
     look_at_.reset(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
+bool Callers::anybody() const {
+    LockGuard lock(mutex_);
+    return !connections_.empty();
+}
+
+bool Callers::closed_for_good() const {
+    LockGuard lock(mutex_);
+    return closed_for_good_;
+}
+
 std::chrono::milliseconds Callers::silence() const {
+    LockGuard lock(mutex_);
+    return silence_now();
+}
+
+std::chrono::milliseconds Callers::silence_now() const {
     tcp_info info{};
     socklen_t size = sizeof info;
     if (!look_at_) return silence_at_end_;
