@@ -68,14 +68,6 @@ CUresult copy_all(const std::vector<BatchItem>& items, size_t* failed, const Str
     return CUDA_SUCCESS;
 }
 
-BoxSide line_side(CUdeviceptr address, size_t bytes) {
-    BoxSide side;
-    side.address = address;
-    side.on_device = is_device_address(address);
-    side.pitch = side.slice_bytes = bytes;
-    return side;
-}
-
 CUresult copy_lines(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes, size_t count,
                     const CUmemcpyAttributes* attributes, const size_t* first, size_t number, size_t* failed,
                     CUstream in) {

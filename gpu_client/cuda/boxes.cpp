@@ -116,6 +116,15 @@ CUresult read_array_line(CUarray handle, size_t offset, Box& box, BoxSide& side)
     return place_in_array({CU_MEMORYTYPE_ARRAY, nullptr, 0, handle, offset, 0, 0, 0, 0}, box, side);
 }
 
+BoxSide line_side(CUdeviceptr address, size_t bytes) {
+    BoxSide side;
+    side.address = address;
+    side.on_device = is_device_address(address);
+    look_up_shared(side);
+    side.pitch = side.slice_bytes = bytes;
+    return side;
+}
+
 void flatten(Box& box) {
     bool one_rectangle = box.slices > 1 && !box.to.array && !box.from.array &&
                          box.to.slice_bytes == box.rows * box.to.pitch &&

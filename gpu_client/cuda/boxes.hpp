@@ -26,6 +26,8 @@ CUresult read_3d(const CUDA_MEMCPY3D* in, Box& box);
 CUresult read_3d(const CUDA_MEMCPY3D_PEER* in, Box& box);  // which contexts aside
 // One row of the box, `offset` bytes into an array's first.
 CUresult read_array_line(CUarray handle, size_t offset, Box& box, BoxSide& side);
+// The program's memory or the GPU's, or what both share.
+BoxSide line_side(CUdeviceptr address, size_t bytes);
 // Copies it. With `wait`, as copies.hpp says.
 CUresult copy_box(Box box, CUstream stream, bool wait);
 // A box whose slices lie behind each other on both sides becomes one rectangle.

@@ -1,4 +1,5 @@
 // Copies in batches.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -40,6 +41,34 @@ TEST_CASE("a batch copies in every direction", "[copy][batch]") {
     CHECK(one.read<int>(100) == in);
     CHECK(back == in);
     CHECK(three.read<int>(4) == std::vector<int>{1, 2, 3, 4});
+}
+
+TEST_CASE("a batch copies from and to memory that the program and the GPU share", "[copy][batch][pinned]") {
+    Gpu gpu;
+    Stream stream;
+    constexpr int count = 2'000;
+    int *pinned = nullptr, *mapped = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&pinned), count * sizeof(int), 0));
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&mapped), count * sizeof(int), CU_MEMHOSTALLOC_DEVICEMAP));
+    std::fill(pinned, pinned + count, 1), std::fill(mapped, mapped + count, 2);
+    std::vector<int> in(count, 5);
+    Memory memory(in), other(count * sizeof(int));
+    const Module module;
+    const auto add = module.function("add");
+    CU_OK(launch_shaped(add, 1, 32, 0, stream, address_of(pinned), count, 10));  // shared from now on
+    CU_OK(launch_shaped(add, 1, 32, 0, stream, address_of(mapped), count, 10));
+    CUdeviceptr to[] = {address_of(pinned), other.address}, from[] = {memory.address, address_of(mapped)};
+    size_t sizes[] = {count / 2 * sizeof(int), count * sizeof(int)}, first[] = {0};
+    CUmemcpyAttributes attributes[] = {ordered(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)};
+    CU_OK(cu.cuMemcpyBatchAsync(to, from, sizes, 2, attributes, first, 1, stream));
+    CU_OK(launch_shaped(add, 1, 32, 0, stream, address_of(pinned), count, 100));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    std::vector<int> expected(count, 111);
+    std::fill_n(expected.begin(), count / 2, 105);
+    CHECK(std::vector<int>(pinned, pinned + count) == expected);
+    CHECK(other.read<int>(count) == std::vector<int>(count, 12));
+    CU_OK(cu.cuMemFreeHost(pinned));
+    CU_OK(cu.cuMemFreeHost(mapped));
 }
 
 TEST_CASE("a batch without sound attributes is refused", "[copy][batch]") {

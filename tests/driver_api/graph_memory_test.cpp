@@ -372,6 +372,27 @@ TEST_CASE("graphs, clones and instances keep user objects", "[graph]") {
     CU_OK(cu.cuGraphDestroy(copy));
 }
 
+TEST_CASE("an updated instance keeps the user objects of its new graph, and no longer the old one's", "[graph]") {
+    Gpu gpu;
+    const bool inside = GENERATE(false, true);
+    Kept old, fresh;
+    CUgraphExec exec = nullptr;
+    for (auto* kept : {&old, &fresh}) {
+        Graph graph, outer;
+        add_empty_node(graph);
+        CU_OK(cu.cuGraphRetainUserObject(graph, kept->object(), 1, CU_GRAPH_USER_OBJECT_MOVE));
+        CUgraphNode node = nullptr;
+        if (inside) CU_OK(cu.cuGraphAddChildGraphNode(&node, outer, nullptr, 0, graph));
+        CUgraph whole = inside ? outer : graph;
+        CUgraphExecUpdateResultInfo report{};
+        CU_OK(exec ? cu.cuGraphExecUpdate(exec, whole, &report) : cu.cuGraphInstantiate(&exec, whole, 0));
+    }
+    old.wait();
+    CHECK(fresh.alive());
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    fresh.wait();
+}
+
 TEST_CASE("a launch keeps user objects until it is done", "[graph]") {
     Gpu gpu;
     Stream stream;

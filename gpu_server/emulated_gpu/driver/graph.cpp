@@ -88,6 +88,12 @@ void Graph::keep(const std::shared_ptr<UserObject>& object, uint64_t count) {
     references.push_back(std::make_shared<UserReferences>(object, count));
 }
 
+void Graph::take_references_of(const Graph& other) {
+    std::vector<std::shared_ptr<UserReferences>> taken;
+    for (const auto& known : other.references) taken.push_back(known->clone());
+    references = std::move(taken);
+}
+
 bool Graph::let_go(const UserObject& object, uint64_t count) {
     for (const auto& known : references)
         if (known->object() == &object) {
@@ -174,7 +180,7 @@ std::shared_ptr<Graph> clone(const Graph& original, bool listed) {
         for (const Edge& edge : node->dependencies) fresh.dependencies.push_back({counterparts[edge.node], edge.data});
         for (const Edge& edge : node->dependents) fresh.dependents.push_back({counterparts[edge.node], edge.data});
     }
-    for (const auto& references : original.references) copy->references.push_back(references->clone());
+    copy->take_references_of(original);
     return copy;
 }
 

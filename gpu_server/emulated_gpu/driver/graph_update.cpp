@@ -71,6 +71,7 @@ public:
 
     bool pair(Graph& mine, const Graph& theirs) {
         if (mine.nodes.size() != theirs.nodes.size()) return topology(nullptr, nullptr);
+        graphs_.emplace_back(&mine, &theirs);
         auto my_exits = exits_of(mine), their_exits = exits_of(theirs);
         if (my_exits.size() != their_exits.size())
             return topology(their_exits.size() > my_exits.size() ? their_exits.back() : nullptr, nullptr);
@@ -109,6 +110,7 @@ public:
             }
             mine->work = theirs->work;
         }
+        for (auto [mine, theirs] : graphs_) mine->take_references_of(*theirs);
     }
 
 private:
@@ -151,6 +153,7 @@ private:
     }
 
     CUgraphExecUpdateResultInfo& report_;
+    std::vector<std::pair<Graph*, const Graph*>> graphs_;
     std::vector<std::pair<GraphNode*, GraphNode*>> pairs_, to_visit_;
     std::unordered_map<const GraphNode*, GraphNode*> mine_, theirs_;
 };
