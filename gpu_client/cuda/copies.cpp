@@ -429,7 +429,15 @@ static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
+    Context* here = nullptr;
+    if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;
+    GpuTurn turn;
+    auto begin_turn = [&] {
+        if (is_captured(stream)) return;
+        for (auto address : {to.address, from.address}) turn.begin_if_shared(address, *here, stream);
+    };
     if (to.array != 0 || from.array != 0) {
+        begin_turn();
         RemoteCall call(wire::CopyArrayRows<>{place_of(to), place_of(from), row_bytes, rows, stream.number,
                                               wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
         call.use(stream);
@@ -439,8 +447,6 @@ static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes
         row_bytes *= rows;
         rows = 1;
     }
-    Context* here = nullptr;
-    if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;
     if (!of_peers && !pools_let_copy(to.address, from.address, *here)) return CUDA_ERROR_INVALID_VALUE;
     auto *context_to = context_for_memory(to.address, *here), *context_from = context_for_memory(from.address, *here);
     bool elsewhere = context_to != here || context_from != here;
@@ -449,11 +455,7 @@ static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes
                      open_to_captures(from.address, *here);
     if (elsewhere && !reachable)
         return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
-    GpuTurn turn;
-    if (!is_captured(stream)) {
-        turn.begin_if_shared(to.address, *here, stream);
-        turn.begin_if_shared(from.address, *here, stream);
-    }
+    begin_turn();
     if (rows == 1) return copy_line(to.address, from.address, row_bytes, stream);
     RemoteCall call(wire::CopyRows<>{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
                                      wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});

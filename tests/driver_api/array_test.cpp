@@ -1,4 +1,5 @@
 // Arrays, mipmapped arrays, and copies to and from them.
+#include <algorithm>
 #include <numeric>
 
 #include "arrays.hpp"
@@ -240,4 +241,35 @@ TEST_CASE("a graph's node copies a box of an array", "[array][graph]") {
     CU_CHECK(cu.cuGraphAddMemcpyNode(&second, graph, &first, 1, &from, gpu.context), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuGraphExecDestroy(exec));
     CU_OK(cu.cuGraphDestroy(graph));
+}
+
+TEST_CASE("an array is copied from and to memory that the program and the GPU share", "[array][managed][pinned]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    constexpr size_t width = 60, height = 40, bytes = width * height * sizeof(float);
+    const bool managed = GENERATE(true, false);
+    CUdeviceptr address = 0;
+    void* mapped = nullptr;
+    if (managed)
+        CU_OK(cu.cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL));
+    else
+        CU_OK(cu.cuMemHostAlloc(&mapped, bytes, CU_MEMHOSTALLOC_DEVICEMAP));
+    if (mapped) address = reinterpret_cast<CUdeviceptr>(mapped);
+    auto* shared = reinterpret_cast<float*>(address);
+    Array array(described(width, height));
+    CUDA_MEMCPY2D in{}, out{};
+    in.srcMemoryType = out.dstMemoryType = CU_MEMORYTYPE_UNIFIED, in.srcDevice = out.dstDevice = address;
+    in.dstMemoryType = out.srcMemoryType = CU_MEMORYTYPE_ARRAY, in.dstArray = out.srcArray = array;
+    in.WidthInBytes = out.WidthInBytes = width * sizeof(float), in.Height = out.Height = height;
+    for (float first : {1.0f, 2.0f}) {
+        const auto values = numbers(width * height, first);
+        std::copy(values.begin(), values.end(), shared);
+        CU_OK(cu.cuMemcpy2DAsync(&in, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        std::fill_n(shared, width * height, 0.0f);
+        CU_OK(cu.cuMemcpy2DAsync(&out, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(std::vector<float>(shared, shared + width * height) == values);
+    }
+    CU_OK(managed ? cu.cuMemFree(address) : cu.cuMemFreeHost(mapped));
 }
