@@ -150,7 +150,8 @@ TEST_CASE("a node that dies is gone within its lease, its claims with it, and it
             CHECK(sees(*world, *a, [&] { return a->nodes().size() == 2 && a->claims().size() == 1; }));
             auto believed = b->standing().until_ms;
             b.reset();  // as if it had been killed: it does not leave
-            CHECK(sees(*world, *a, [&] { return a->nodes().size() == 1 && a->claims().empty(); }));
+            CHECK(sees(
+                *world, *a, [&] { return a->nodes().size() == 1 && a->claims().empty(); }, 5'000));
             CHECK(boot_ms() >= believed);  // nobody took it for dead while it believed in its lease
             CHECK(world->admin()->view()->nodes.at("b").fence == 0);
 
