@@ -4,7 +4,6 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
-#include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/table_call.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
@@ -25,7 +24,7 @@ static CUresult resolve_for_begin(CUstream handle, CUstreamCaptureMode mode, Str
 static CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode) {
     StreamRef stream;
     if (auto result = resolve_for_begin(handle, mode, stream); result != CUDA_SUCCESS) return result;
-    if (anything_shared()) watch_before_capture(stream);
+    watch_before_capture(stream);
     RemoteCall call(wire::BeginCapture<>{stream.number});
     call.use(stream);
     auto result = call.send();
@@ -57,7 +56,7 @@ static CUresult begin_capture_to_graph(CUstream handle, CUgraph graph, const Dep
     wire::BeginCaptureToGraph<> record{stream.number, 0, {}, {}};
     if (auto result = number_of(graph, record.graph); result != CUDA_SUCCESS) return result;
     if (auto result = number_all(after, record.dependencies, record.data); result != CUDA_SUCCESS) return result;
-    if (anything_shared()) watch_before_capture(stream);
+    watch_before_capture(stream);
     RemoteCall call(record);
     call.use(stream);
     auto result = call.send();

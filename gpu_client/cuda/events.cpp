@@ -8,7 +8,6 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -255,8 +254,7 @@ CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
     if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
     bool of_launches = (flags & CU_EVENT_WAIT_EXTERNAL) != 0 && is_captured(stream);
     if (of_launches) return CUDA_SUCCESS;
-    bool joins = event->capture != 0 && stream.object && stream.object->capture == 0;
-    if (joins && anything_shared()) watch_before_capture(stream);
+    if (event->capture != 0 && stream.object && stream.object->capture == 0) watch_before_capture(stream);
     return capture_wait(stream, *event);
 }
 

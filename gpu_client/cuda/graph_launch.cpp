@@ -16,27 +16,19 @@ namespace tnr::cuda {
 
 namespace {
 
-// Memory that is shared by now is the GPU's business: for the program, pages that the GPU has are none to write to.
-CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
+// Between the mirror and the program's memory. What is shared by now is the GPU's business: for the program, pages that the
+// GPU has are none to write to.
+CUresult copy_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
         if (result != CUDA_SUCCESS) return;
-        const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)};
-        const uint64_t shared = shared_address(host);
-        result = shared != 0 ? copy_on_device(mirror, {shared, host.pitch}, host.row_bytes, host.rows, stream, false)
-                             : copy_lasting_to_device(mirror, host, stream);
-    });
-    return result;
-}
-
-CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
-    auto result = CUDA_SUCCESS;
-    for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
-        if (result != CUDA_SUCCESS) return;
-        const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)};
-        const uint64_t shared = shared_address(host);
-        result = shared != 0 ? copy_on_device({shared, host.pitch}, mirror, host.row_bytes, host.rows, stream, false)
-                             : copy_from_device(host, mirror, stream, false);
+        const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)}, shared{shared_address(host), host.pitch};
+        if (shared.address == 0)
+            result = copy.to_device ? copy_lasting_to_device(mirror, host, stream)
+                                    : copy_from_device(host, mirror, stream, false);
+        else
+            result = copy_on_device(copy.to_device ? mirror : shared, copy.to_device ? shared : mirror, host.row_bytes,
+                                    host.rows, stream, false);
     });
     return result;
 }
@@ -46,13 +38,13 @@ CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream s
                            const std::function<CUresult()>& submit_launch, uint64_t& functions) {
     for (auto& copy : needs.copies) {
         if (!copy->to_device || copy->disabled) continue;
-        if (auto result = fill_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
+        if (auto result = copy_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     functions = expect_functions(*context.session.load(), needs);
     if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
     for (auto& copy : needs.copies) {
         if (copy->to_device || copy->seen_by_function || copy->disabled) continue;
-        if (auto result = fetch_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
+        if (auto result = copy_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
 }

@@ -167,9 +167,7 @@ void HostFunctions::start() {
 uint64_t HostFunctions::add(Waiting function) {
     LockGuard lock(mutex);
     start();
-    if (!function.of_graph) {
-        comes(function, function.number);
-    }
+    if (!function.of_graph) comes(function, function.number);
     waiting[++last_ticket] = std::move(function);
     return last_ticket;
 }

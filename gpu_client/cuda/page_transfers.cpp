@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/frame_buffers.hpp"
@@ -76,7 +77,7 @@ bool wait_for(const Work& work) {
 
 void watch_before_capture(const StreamRef& stream) {
     Context* context = nullptr;
-    if (context_of_stream(stream, context) != CUDA_SUCCESS) return;
+    if (!anything_shared() || context_of_stream(stream, context) != CUDA_SUCCESS) return;
     const Work work = work_of(*context, stream);
     if (work.position <= stream.object->watched || is_complete(work)) return;
     RemoteCall call(wire::WatchStream<>{stream.number, work.position});

@@ -21,7 +21,7 @@ bool is_complete(const Work& work);
 // False if it cannot be known: the GPU or the connection to it has failed.
 bool wait_for(const Work& work);
 // The stream is about to be captured, and cannot be waited for then: from here on it is told when what it has been given is
-// complete.
+// complete. Nothing to do while the program shares no memory: nobody waits for it by himself then.
 void watch_before_capture(const StreamRef& stream);
 
 // The stream that moves pages of this context. It waits for no other.

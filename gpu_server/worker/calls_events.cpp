@@ -20,10 +20,7 @@ static Answer create_event(WorkerSession& session, Call&, const wire::CreateEven
 static std::shared_ptr<InterprocessEvent> interprocess(WorkerSession& session, uint64_t number, CUstream stream) {
     auto* found = session.interprocess_events.find(number);
     if (!found) return nullptr;
-    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool captured = driver().cuStreamIsCapturing && driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-                    status != CU_STREAM_CAPTURE_STATUS_NONE;
-    return captured ? nullptr : *found;
+    return is_captured(stream) ? nullptr : *found;
 }
 
 // Keeps the event's page until the stream is done with it.

@@ -41,13 +41,7 @@ static Answer destroy_stream(WorkerSession& session, Call& call, const wire::Des
     return session.run_aside(call, [handle = handle] { return driver().cuStreamDestroy_v2(handle); });
 }
 
-// A driver would spoil the capture by the wait. The client asks nothing of the kind for the program, but may for itself.
-static bool is_captured(CUstream stream) {
-    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver().cuStreamIsCapturing && driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
+// A driver would spoil a capture by the wait. The client asks nothing of the kind for the program, but may for itself.
 static Answer synchronize_stream(WorkerSession& session, Call& call, const wire::SynchronizeStream<Resolved>& stream) {
     if (is_captured(stream.named.handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     auto before = session.downloads.next();

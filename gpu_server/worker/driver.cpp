@@ -14,6 +14,12 @@ const DriverTable& driver() {
     return table();
 }
 
+bool is_captured(CUstream stream) {
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver().cuStreamIsCapturing && driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 std::string name_of(CUresult result) {
     const char* name = nullptr;
     if (driver().cuGetErrorName && driver().cuGetErrorName(result, &name) == CUDA_SUCCESS && name) return name;

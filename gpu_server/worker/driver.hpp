@@ -14,6 +14,9 @@ const DriverTable& driver();
 // Opens the library and initialises it (cuInit). Once per process.
 Result<> load_driver(const std::string& path);
 
+// False also where the driver cannot tell. For a wait or a question that would spoil the capture.
+bool is_captured(CUstream stream);
+
 // "CUDA_ERROR_…" for logs.
 std::string name_of(CUresult result);
 
