@@ -12,23 +12,6 @@ using namespace driver_api;
 
 namespace {
 
-class Pinned {
-public:
-    explicit Pinned(size_t words, unsigned flags = 0) : count(words) {
-        CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&data), words * word, flags));
-        fill(0);
-    }
-    ~Pinned() { cu.cuMemFreeHost(data); }
-    Pinned(const Pinned&) = delete;
-    Pinned& operator=(const Pinned&) = delete;
-    void fill(unsigned value) const { std::fill(data, data + count, value); }
-    Words contents() const { return {data, data + count}; }
-    size_t bytes() const { return count * word; }
-
-    unsigned* data = nullptr;
-    size_t count;
-};
-
 // Memory of the program, registered, that begins and ends within pages.
 class Registered {
 public:
@@ -57,7 +40,7 @@ TEST_CASE("a copy from pinned memory sees what a function before it has put ther
     Gpu gpu;
     Stream stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
     const size_t count = GENERATE(1, 25'000, 600'000);  // in the record, in a piece, in several
-    Pinned host(count);
+    PinnedWords host(count);
     Memory memory(host.bytes()), last(host.bytes());
     std::function<void()> functions[3];
     for (unsigned i = 0; i < 3; ++i) functions[i] = [&, i] { host.fill(10 + i); };
@@ -87,7 +70,7 @@ TEST_CASE("a copy from pinned memory waits for no function of another stream", "
     Gpu gpu;
     Stream held(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING);
     const size_t count = GENERATE(1, 25'000);
-    Pinned host(count);
+    PinnedWords host(count);
     Memory memory(host.bytes());
     host.fill(3);
     CU_OK(cu.cuCtxSynchronize());
@@ -104,7 +87,7 @@ TEST_CASE("a copy of rows, to an array and one that waits see what a function be
     Gpu gpu;
     Stream stream;
     constexpr unsigned width = 100, height = 60;
-    Pinned host(width * height);
+    PinnedWords host(width * height);
     Memory memory(host.bytes()), waited(host.bytes());
     CUDA_ARRAY_DESCRIPTOR shape{width, height, CU_AD_FORMAT_UNSIGNED_INT32, 1};
     CUarray array = nullptr;
@@ -142,7 +125,7 @@ TEST_CASE("a launched graph copies what functions of earlier launches have left"
     Gpu gpu;
     Stream stream;
     const bool pinned = GENERATE(true, false);
-    Pinned allocated(5'000);
+    PinnedWords allocated(5'000);
     Words ordinary(5'000);
     auto* data = pinned ? allocated.data : ordinary.data();
     Memory memory(allocated.bytes());
@@ -163,7 +146,7 @@ TEST_CASE("a launched graph copies what functions of earlier launches have left"
 TEST_CASE("a graph's function sees the last of copies to one place, whatever their sizes", "[graph][pinned]") {
     Gpu gpu;
     Stream stream;
-    Pinned host(20'000);
+    PinnedWords host(20'000);
     Memory small(Words(10, 3)), large(Words(20'000, 7));
     Words seen;
     std::function<void()> look = [&] { seen = host.contents(); };
@@ -181,7 +164,7 @@ TEST_CASE("copies to one place in the program's memory arrive in the GPU's order
     Gpu gpu;
     Stream one(CU_STREAM_NON_BLOCKING), two(CU_STREAM_NON_BLOCKING);
     Event reached(CU_EVENT_DISABLE_TIMING);
-    Pinned host(20), others(20);
+    PinnedWords host(20), others(20);
     Memory first(Words(20, 1)), second(Words(20, 2)), spun(32 * word);
     const Module module;
     const auto spin = module.function("spin");
@@ -236,7 +219,7 @@ TEST_CASE("no stream overtakes a copy between memory that the program and the GP
           "[copy][pinned]") {
     Gpu gpu;
     Stream stream(CU_STREAM_NON_BLOCKING), blocking;
-    Pinned mapped(2'000, CU_MEMHOSTALLOC_DEVICEMAP);
+    PinnedWords mapped(2'000, CU_MEMHOSTALLOC_DEVICEMAP);
     Registered registered(2'000);
     const Module module;
     const auto spin = module.function("spin");
@@ -261,7 +244,7 @@ TEST_CASE("the GPU has what a function has written to mapped memory, whatever ot
     Gpu gpu;
     Stream stream(CU_STREAM_NON_BLOCKING);
     const bool whole_pages = GENERATE(true, false);
-    Pinned mapped(8'000, CU_MEMHOSTALLOC_DEVICEMAP);
+    PinnedWords mapped(8'000, CU_MEMHOSTALLOC_DEVICEMAP);
     Registered registered(60);
     const size_t count = whole_pages ? mapped.count : registered.count;
     auto* data = whole_pages ? mapped.data : registered.data;

@@ -1,6 +1,7 @@
 // Nodes that copy from and to the program's memory, and functions of the program between them.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -48,5 +49,23 @@ inline CUgraphNode add_copy(CUgraph graph, const std::vector<CUgraphNode>& after
 }
 
 inline constexpr size_t word = sizeof(unsigned);
+
+// Pinned memory, all zeros at first.
+class PinnedWords {
+public:
+    explicit PinnedWords(size_t words, unsigned flags = 0) : count(words) {
+        CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&data), words * word, flags));
+        fill(0);
+    }
+    ~PinnedWords() { cu.cuMemFreeHost(data); }
+    PinnedWords(const PinnedWords&) = delete;
+    PinnedWords& operator=(const PinnedWords&) = delete;
+    void fill(unsigned value) const { std::fill(data, data + count, value); }
+    Words contents() const { return {data, data + count}; }
+    size_t bytes() const { return count * word; }
+
+    unsigned* data = nullptr;
+    size_t count;
+};
 
 }  // namespace driver_api

@@ -11,46 +11,38 @@ namespace {
 
 constexpr int many = 1 << 14;  // more than travels inside a record
 
-class SharedWords {
-public:
-    SharedWords() {
-        CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&data), bytes));
-        fill(0);
-    }
-    ~SharedWords() { cu.cuMemFreeHost(data); }
-    SharedWords(const SharedWords&) = delete;
-    SharedWords& operator=(const SharedWords&) = delete;
-    void fill(unsigned value) const { std::fill(data, data + many, value); }
-    bool all(unsigned value) const { return Words(data, data + many) == Words(many, value); }
-
-    static constexpr size_t bytes = many * word;
-    unsigned* data = nullptr;
-};
-
+bool all(const PinnedWords& host, unsigned value) {
+    return host.contents() == Words(many, value);
+}
 bool all(const Memory& memory, unsigned value) {
     return memory.read<unsigned>(many) == Words(many, value);
 }
 
-}  // namespace
-
-TEST_CASE("a graph copies from and to pinned memory that a kernel gets later", "[graph][capture][pinned]") {
+// What each works with.
+struct SharedCopies {
     Gpu gpu;
     Stream stream;
-    SharedWords host;
-    Memory memory(Words(many, 5));
+    PinnedWords host{many};
+    Memory memory{Words(many, 5)}, other{host.bytes()};
     const Module module;
-    const auto add = module.function("add");
+    const CUfunction add = module.function("add");
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(SharedCopies, "a graph copies from and to pinned memory that a kernel gets later",
+                 "[graph][capture][pinned]") {
     const bool captured = GENERATE(false, true), to_host_first = GENERATE(false, true);
     Graph graph;
     if (captured) begin_capture(stream);
     if (captured && to_host_first)
-        CU_OK(cu.cuMemcpyDtoHAsync(host.data, memory.address, host.bytes, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(host.data, memory.address, host.bytes(), stream));
     else if (captured)
-        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data, host.bytes, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data, host.bytes(), stream));
     else
         add_copy(graph, {},
-                 to_host_first ? to_host(host.data, memory.address, host.bytes)
-                               : to_device(memory.address, host.data, host.bytes));
+                 to_host_first ? to_host(host.data, memory.address, host.bytes())
+                               : to_device(memory.address, host.data, host.bytes()));
     if (captured) {
         auto made = end_capture(stream);
         std::swap(graph.handle, made.handle);
@@ -64,47 +56,36 @@ TEST_CASE("a graph copies from and to pinned memory that a kernel gets later", "
         CU_OK(cu.cuGraphLaunch(exec, stream));
         CU_OK(launch(add, stream, host.data, many, 2));
         CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(host.all(to_host_first ? 10 * round + 2 : 20 * round + 3));
+        CHECK(all(host, to_host_first ? 10 * round + 2 : 20 * round + 3));
         CHECK(all(memory, to_host_first ? 10 * round : 20 * round + 1));
     }
 }
 
-TEST_CASE("a kernel changes pinned memory between a graph's copies", "[graph][capture][pinned]") {
-    Gpu gpu;
-    Stream stream;
-    SharedWords host;
-    Memory memory(Words(many, 5)), other(host.bytes);
-    const Module module;
-    const auto add = module.function("add");
+TEST_CASE_METHOD(SharedCopies, "a kernel changes pinned memory between a graph's copies", "[graph][capture][pinned]") {
     const bool back = GENERATE(false, true);
     begin_capture(stream);
-    CU_OK(cu.cuMemcpyDtoHAsync(host.data, memory.address, host.bytes, stream));
+    CU_OK(cu.cuMemcpyDtoHAsync(host.data, memory.address, host.bytes(), stream));
     CU_OK(launch(add, stream, host.data, many, 1));
-    if (back) CU_OK(cu.cuMemcpyHtoDAsync(other.address, host.data, host.bytes, stream));
+    if (back) CU_OK(cu.cuMemcpyHtoDAsync(other.address, host.data, host.bytes(), stream));
     auto graph = end_capture(stream);
     GraphExec exec(graph);
     for (unsigned round = 1; round <= 3; ++round) {
         CU_OK(cu.cuMemsetD32(memory.address, 10 * round, many));
         exec.run(stream);
-        CHECK(host.all(10 * round + 1));
+        CHECK(all(host, 10 * round + 1));
         if (back) CHECK(all(other, 10 * round + 1));
     }
 }
 
-TEST_CASE("a graph's function works on pinned memory that a kernel gets later", "[graph][pinned]") {
-    Gpu gpu;
-    Stream stream;
-    SharedWords host;
-    Memory memory(Words(many, 5)), other(host.bytes);
-    const Module module;
-    const auto add = module.function("add");
+TEST_CASE_METHOD(SharedCopies, "a graph's function works on pinned memory that a kernel gets later",
+                 "[graph][pinned]") {
     std::function<void()> twice = [&] {
         for (int i = 0; i < many; ++i) host.data[i] *= 2;
     };
     Graph graph;
-    auto fetched = add_copy(graph, {}, to_host(host.data, memory.address, host.bytes));
+    auto fetched = add_copy(graph, {}, to_host(host.data, memory.address, host.bytes()));
     auto changed = add_function(graph, {fetched}, twice);
-    add_copy(graph, {changed}, to_device(other.address, host.data, host.bytes));
+    add_copy(graph, {changed}, to_device(other.address, host.data, host.bytes()));
     GraphExec exec(graph);
     exec.run(stream);
     for (unsigned round = 1; round <= 3; ++round) {
@@ -112,16 +93,13 @@ TEST_CASE("a graph's function works on pinned memory that a kernel gets later", 
         CU_OK(launch(add, stream, host.data, many, 1));
         exec.run(stream);
         CHECK(all(other, 20 * round));
-        CHECK(host.all(20 * round));
+        CHECK(all(host, 20 * round));
     }
 }
 
-TEST_CASE("a graph's function works on pinned memory after copies of overlapping parts of it", "[graph][pinned]") {
-    Gpu gpu;
-    Stream stream;
+TEST_CASE_METHOD(SharedCopies, "a graph's function works on pinned memory after copies of overlapping parts of it",
+                 "[graph][pinned]") {
     const int count = GENERATE(10, many);  // less than a page, and more
-    SharedWords host;
-    Memory memory(Words(many, 5)), other(host.bytes);
     std::function<void()> twice = [&] {
         for (int i = 0; i < count; ++i) host.data[i] *= 2;
     };
@@ -140,16 +118,12 @@ TEST_CASE("a graph's function works on pinned memory after copies of overlapping
 }
 
 // A GPU elsewhere may refuse this.
-TEST_CASE("an instance's kernel that is given the memory of a copy before it changes that, or is refused",
-          "[graph][pinned]") {
-    Gpu gpu;
-    Stream stream;
-    SharedWords host;
-    Memory memory(Words(many, 5)), other(Words(many, 1));
-    const Module module;
-    const auto add = module.function("add");
+TEST_CASE_METHOD(SharedCopies,
+                 "an instance's kernel that is given the memory of a copy before it changes that, or is refused",
+                 "[graph][pinned]") {
+    CU_OK(cu.cuMemsetD32(other.address, 1, many));
     Graph graph;
-    auto fetched = add_copy(graph, {}, to_host(host.data, memory.address, host.bytes));
+    auto fetched = add_copy(graph, {}, to_host(host.data, memory.address, host.bytes()));
     KernelNode before(add, other.address, many, 1);
     KernelNode now(add, reinterpret_cast<CUdeviceptr>(host.data), many, 1);
     auto node = before.add(graph, {fetched});
@@ -157,6 +131,6 @@ TEST_CASE("an instance's kernel that is given the memory of a copy before it cha
     const auto result = cu.cuGraphExecKernelNodeSetParams(exec, node, &now.parameters);
     if (result != CUDA_ERROR_NOT_SUPPORTED) CU_OK(result);
     exec.run(stream);
-    CHECK(host.all(result == CUDA_SUCCESS ? 6 : 5));
+    CHECK(all(host, result == CUDA_SUCCESS ? 6 : 5));
     CHECK(all(other, result == CUDA_SUCCESS ? 1 : 2));
 }
