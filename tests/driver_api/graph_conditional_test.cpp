@@ -139,6 +139,26 @@ TEST_CASE("a condition without an initial value keeps what it was set to", "[gra
     CHECK(out.first<int>() == 1);
 }
 
+TEST_CASE("an instance's kernels set its condition when the graph is gone", "[graph]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Memory out(std::vector<int>{0});
+    std::unique_ptr<GraphExec> exec;
+    {
+        Graph graph;
+        Condition condition(gpu, graph, 1);
+        CUgraphNode set =
+            KernelNode<cuuint64_t, unsigned>(module.function("set_condition"), condition.handle, 0u).add(graph);
+        auto choice = add_conditional(gpu, graph, condition, CU_GRAPH_COND_TYPE_IF, 2, {set});
+        KernelNode<CUdeviceptr, int>(module.function("store"), out.address, 10).add(choice.bodies[0]);
+        KernelNode<CUdeviceptr, int>(module.function("store"), out.address, 20).add(choice.bodies[1]);
+        exec = std::make_unique<GraphExec>(graph);
+    }
+    exec->run(stream);
+    CHECK(out.first<int>() == 20);
+}
+
 TEST_CASE("conditional nodes that make no sense are refused", "[graph]") {
     Gpu gpu;
     Graph graph, parent;

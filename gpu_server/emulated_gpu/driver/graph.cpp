@@ -212,7 +212,7 @@ void unlist(Graph& graph) {
         driver().registry.remove(node->handle());
         node->graph = nullptr;
     }
-    for (const auto& condition : graph.conditions) driver().registry.remove(condition->handle());
+    graph.conditions.clear();
     driver().registry.remove(graph.handle());
     graph.references.clear();
 }

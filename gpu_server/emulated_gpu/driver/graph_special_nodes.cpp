@@ -17,12 +17,18 @@ CUresult access_bits(const CUmemAccessDesc* list, size_t count, uint64_t& bits) 
     return CUDA_SUCCESS;
 }
 
-// A condition is for nodes of the graph that it was made for, and of graphs that it holds.
-bool is_of(const GraphCondition& condition, const Graph& graph) {
+// A condition is for nodes of the graph that it was made for, and of graphs that it holds. Null: it is of another.
+std::shared_ptr<GraphCondition> condition_of(const Graph& graph, CUgraphConditionalHandle handle) {
     for (const Graph* outer = &graph; outer; outer = outer->holder)
         for (const auto& own : outer->conditions)
-            if (own.get() == &condition) return true;
-    return false;
+            if (own->handle() == handle) return own;
+    return nullptr;
+}
+
+// Kernels find the condition as long as a graph, an instance or a launch has what this returns.
+std::shared_ptr<GraphCondition> make_condition(Context& context, unsigned initial, unsigned flags) {
+    auto named = driver().registry.add(std::make_shared<GraphCondition>(context, initial, flags));
+    return {named.get(), [named](GraphCondition*) { driver().registry.remove(named->handle()); }};
 }
 
 bool right_size(CUgraphConditionalNodeType type, unsigned size) {
@@ -72,9 +78,8 @@ CUresult free_work(const Graph& graph, CUdeviceptr address, Work& work) {
 
 CUresult conditional_work(Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& given, Work& work) {
     constexpr unsigned bodies_max = 1 << 16;  // each is a graph: more are a mistake
-    auto condition = find<GraphCondition>(given.handle);
-    if (!condition || !condition->node.expired() || !is_of(*condition, graph) || !right_size(given.type, given.size) ||
-        given.size > bodies_max)
+    auto condition = condition_of(graph, given.handle);
+    if (!condition || !condition->node.expired() || !right_size(given.type, given.size) || given.size > bodies_max)
         return CUDA_ERROR_INVALID_VALUE;
     if (given.ctx && find<Context>(given.ctx).get() != &condition->context) return CUDA_ERROR_INVALID_VALUE;
     if (!graph.may_hold(Graph(false))) return CUDA_ERROR_INVALID_VALUE;
@@ -106,9 +111,9 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph h
         if (!out || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT})) return CUDA_ERROR_INVALID_VALUE;
         Context* context = context_handle ? find<Context>(context_handle).get() : current_context();
         if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-        auto condition = driver().registry.add(std::make_shared<GraphCondition>(*context, initial, flags));
-        graph.conditions.push_back(condition);
+        auto condition = make_condition(*context, initial, flags);
         *out = condition->as<CUgraphConditionalHandle>();
+        graph.conditions.push_back(std::move(condition));
         return CUDA_SUCCESS;
     });
 }
