@@ -129,7 +129,7 @@ void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uin
     auto& session = *context->session.load();
     for (uint64_t done = 0; done < bytes;) {
         const uint64_t length = std::min<uint64_t>(bytes - done, wire::piece_bytes_max);
-        wire::Upload<> record{device + done, stream, wire::copy_sync, length};
+        wire::Upload<> record{device + done, stream, wire::copy_sync | wire::copy_shared, length};
         const std::span<const std::byte> data(from + done, length);
         if (length <= wire::inline_copy_bytes_max) {
             record.flags |= wire::copy_inline;
@@ -149,7 +149,7 @@ bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte
     auto* context = find(by, stream);
     if (!context) return false;
     auto& session = *context->session.load();
-    auto question = wire::question_of(wire::Download<>{device, stream, wire::copy_sync, bytes});
+    auto question = wire::question_of(wire::Download<>{device, stream, wire::copy_sync | wire::copy_shared, bytes});
     Pending pending;
     pending.destination = {to, bytes, 0, 0};
     session.request(context->number, wire::Download<>::op, question, pending);

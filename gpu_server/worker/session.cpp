@@ -67,7 +67,7 @@ std::string WorkerSession::serve() {
     Presence presence({server::grace_for_clients(), server::knock_of_clients()}, Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
-        auto patience = busy.look_within(profiler.look_within(presence.next_look()), !held_back_);
+        auto patience = busy.look_within(profiler.look_within(presence.next_look()), held_back_ == 0);
         auto event = understudy.receive(batch, patience);
         if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
         react(event, std::move(batch));
@@ -129,26 +129,53 @@ void WorkerSession::take(wire::Batch&& batch) {
     backlog_.push_back({std::move(hold), wire::RecordReader(records)});
 }
 
+bool WorkerSession::Progress::next(wire::Record& record, std::span<const std::byte>& bulk) {
+    if (!reader.next(record)) return false;
+    bulk = {};
+    if (record.flags & wire::record_has_bulk) {
+        auto& frame = hold->batch.frames[next_bulk++];
+        bulk = {frame.data<std::byte>(), frame.size()};
+    }
+    return true;
+}
+
 // held_back_ may be cleared at any moment, also within a batch: so it is read once per record, and nothing depends on
 // two readings being the same.
 void WorkerSession::work_off() {
-    while (!backlog_.empty() && !held_back_ && reason_.empty()) {
+    while (!backlog_.empty() && held_back_ == 0 && reason_.empty()) {
         auto& now = backlog_.front();
         wire::Record record;
-        if (!now.reader.next(record)) {
+        std::span<const std::byte> bulk;
+        if (!now.next(record, bulk)) {
             backlog_.pop_front();
             continue;
         }
-        std::span<const std::byte> bulk;
-        if (record.flags & wire::record_has_bulk) {
-            auto& frame = now.hold->batch.frames[now.next_bulk++];
-            bulk = {frame.data<std::byte>(), frame.size()};
-        }
+        if (now.done_ahead.erase(record.payload.data()) != 0) continue;
         // This process, or all of its node, may have been stopped for a while between any two records.
         if (supervisor.overtaken()) return;
         understudy.moves_on();
         dispatch(record, bulk, now.hold);
     }
+    if (held_back_ != 0 && host_functions.any_running()) let_shared_copies_ahead();
+}
+
+void WorkerSession::let_shared_copies_ahead() {
+    if (mapping_) return;
+    const uint64_t current = current_number_;
+    uint64_t context = current;
+    shared_copies_.begin();
+    for (auto& batch : backlog_) {
+        auto rest = Progress{batch.hold, batch.reader, batch.next_bulk};
+        wire::Record record;
+        std::span<const std::byte> bulk;
+        while (rest.next(record, bulk)) {
+            if (record.op == wire::SetContext::op) context = wire::Reader(record.payload).get<uint64_t>();
+            if (!shared_copies_.may_go(record) || !batch.done_ahead.insert(record.payload.data()).second) continue;
+            if (current_number_ != context) set_current(context);
+            dispatch(record, bulk, batch.hold);
+        }
+    }
+    if (current_number_ != current) set_current(current);
 }
 
 // A client that took us for dead meanwhile knocks again: the link tells it then. From here on nothing is replayed.
@@ -169,14 +196,15 @@ Answer WorkerSession::run_aside(const Call& call, std::function<CUresult()> driv
 }
 
 Answer WorkerSession::run_aside(const Call& call, std::function<CUresult(wire::Bytes&)> driver_call) {
-    held_back_ = true;
+    ++held_back_;
+    mapping_ = call.op == wire::MapMemory<>::op;
     waiting.run(
         [this, context = handles.current, op = call.op, number = call.number, driver_call = std::move(driver_call)] {
             driver().cuCtxSetCurrent(context);
             wire::Bytes outputs;
             auto result = driver_call(outputs);
             outbox.answer(op, number, result, outputs);
-            held_back_ = false;
+            --held_back_;
             link_->wake();
         });
     return std::nullopt;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -36,6 +37,7 @@
 #include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
 #include "gpu_server/worker/profiler.hpp"
+#include "gpu_server/worker/shared_copies.hpp"
 #include "gpu_server/worker/shared_events.hpp"
 #include "gpu_server/worker/staging.hpp"
 #include "gpu_server/worker/standing.hpp"
@@ -147,7 +149,8 @@ public:
 
     // For driver calls that wait for the GPU inside the driver (unmapping, unloading, destroying): runs `driver_call`
     // on another thread, with the same context current, and holds all later records back until it has returned. Only
-    // word that a host function is done still gets through: it may be what the GPU, and so the driver, is waiting for.
+    // word that a host function is done still gets through, and what that function needs of memory that the GPU has
+    // (shared_copies.hpp): they may be what the GPU, and so the driver, is waiting for.
     Answer run_aside(const Call& call, std::function<CUresult()> driver_call);
     // Likewise for the call that destroys or resets context `number`. It is made once no thread of ours uses the
     // context.
@@ -198,6 +201,10 @@ private:
         std::shared_ptr<BatchHold> hold;
         wire::RecordReader reader;
         size_t next_bulk = 1;
+        std::set<const std::byte*> done_ahead{};  // payloads
+
+        // Takes the next record and what came with it. False: that was the last.
+        bool next(wire::Record& record, std::span<const std::byte>& bulk);
     };
     static constexpr std::chrono::microseconds brief{20};
 
@@ -205,6 +212,7 @@ private:
     void look_at(Presence& presence, wire::Link::Event event);
     void take(wire::Batch&& batch);
     void work_off();
+    void let_shared_copies_ahead();
     void dispatch(const wire::Record& record, std::span<const std::byte> bulk, const std::shared_ptr<BatchHold>& hold);
     Answer handle(Call& call);
     bool may_dawdle();
@@ -218,7 +226,9 @@ private:
     std::string reason_;                                 // non-empty: the session is over
     std::chrono::steady_clock::time_point looked_at_{};  // for silence of the client
     std::deque<Progress> backlog_;
-    std::atomic<bool> held_back_{false};  // by run_aside()
+    std::atomic<int> held_back_{0};     // calls of run_aside() that have not returned
+    std::atomic<bool> mapping_{false};  // it is one that maps memory, which no function of the client's holds up
+    SharedCopies shared_copies_;
 };
 
 template <class Query>

@@ -2,8 +2,10 @@
 // there: functions of the program, fills, other copies. Calls that wait are done when they return.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "graph_host_copies.hpp"
@@ -279,4 +281,50 @@ TEST_CASE("the GPU has what a function has written to mapped memory, whatever ot
     stopping = true;
     other.join();
     CHECK(wrong == 0);
+}
+
+// Ours has to bring the memory to the function; what waits for the GPU meanwhile must not be in the way.
+TEST_CASE("a function gets memory that the GPU had while another thread waits for the GPU to unmap memory",
+          "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    const bool whole_pages = GENERATE(true, false);
+    PinnedWords mapped(8'000, CU_MEMHOSTALLOC_DEVICEMAP);
+    Registered registered(60);
+    auto* data = whole_pages ? mapped.data : registered.data;
+    const auto address = whole_pages ? reinterpret_cast<CUdeviceptr>(mapped.data) : registered.address;
+    const Module module;
+    const auto add = module.function("add");
+    run_once(add, address, 0, 0);
+
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    size_t bytes = 0;
+    CU_OK(cu.cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUdeviceptr range = 0;
+    CUmemGenericAllocationHandle allocation = 0;
+    CU_OK(cu.cuMemAddressReserve(&range, bytes, 0, 0, 0));
+    CU_OK(cu.cuMemCreate(&allocation, bytes, &properties, 0));
+    CU_OK(cu.cuMemMap(range, bytes, 0, allocation, 0));
+
+    const auto before = data[0];
+    unsigned seen = 0;
+    std::promise<void> reached;
+    std::function<void()> function = [&] {
+        reached.set_value();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then the other thread waits, as a rule
+        seen = data[0]++;
+    };
+    CU_OK(launch(add, stream, address, 1, 5));
+    CU_OK(cu.cuLaunchHostFunc(stream, call_function, &function));
+    CU_OK(launch(add, stream, address, 1, 7));
+    reached.get_future().wait();
+    std::thread other([&] { cu.cuMemUnmap(range, bytes); });
+    CU_OK(cu.cuStreamSynchronize(stream));
+    other.join();
+    CHECK(seen == before + 5);
+    CHECK(data[0] == before + 13);
+    CU_OK(cu.cuMemRelease(allocation));
+    CU_OK(cu.cuMemAddressFree(range, bytes));
 }

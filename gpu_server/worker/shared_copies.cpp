@@ -1,0 +1,52 @@
+// See shared_copies.hpp.
+#include "gpu_server/worker/shared_copies.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "gpu_client/protocol/array_records.hpp"
+#include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/session_records.hpp"
+
+namespace tnr::worker {
+
+// Empty: it is another record, or none at all.
+template <class Read>
+static std::optional<Read> read_as(const wire::Record& record) {
+    if (record.op != Read::op) return std::nullopt;
+    wire::Reader in(record.payload);
+    if (record.flags & wire::record_wants_reply) (void)in.get<uint64_t>();
+    Read read;
+    return wire::read_field(in, read) ? std::optional(read) : std::nullopt;
+}
+
+void SharedCopies::begin() {
+    not_mapped_.clear();
+    blocked_ = false;
+}
+
+bool SharedCopies::is_of_stream(uint64_t stream, uint32_t flags) {
+    if (flags & wire::copy_shared) streams_.insert(stream);
+    return streams_.contains(stream);
+}
+
+bool SharedCopies::is_there(uint64_t address, uint64_t bytes) const {
+    return std::ranges::none_of(not_mapped_,
+                                [&](auto& range) { return address < range.second && range.first < address + bytes; });
+}
+
+bool SharedCopies::may_go(const wire::Record& record) {
+    if (blocked_) return false;
+    if (auto map = read_as<wire::MapMemory<>>(record))
+        not_mapped_.emplace_back(map->address, map->address + map->bytes);
+    if (auto up = read_as<wire::Upload<>>(record); up && is_of_stream(up->stream, up->flags))
+        return !(blocked_ = !is_there(up->destination, up->bytes));
+    if (auto down = read_as<wire::Download<>>(record); down && is_of_stream(down->stream, down->flags))
+        return !(blocked_ = !is_there(down->source, down->bytes));
+    if (auto rows = read_as<wire::CopyRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
+    if (auto rows = read_as<wire::CopyArrayRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
+    auto wait = read_as<wire::SynchronizeStream<>>(record);
+    return !blocked_ && wait && is_of_stream(wait->named, 0);
+}
+
+}  // namespace tnr::worker
