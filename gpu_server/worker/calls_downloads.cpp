@@ -179,7 +179,7 @@ static Answer copy(WorkerSession& session, Call& call, const Source& source, con
     bool sound = source.rows > 0 && source.width > 0 && source.width <= UINT64_MAX / source.rows && call.number != 0;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     if (source.bytes() <= wire::inline_copy_bytes_max) {
-        auto idle = session.query_briefly([&] { return driver().cuStreamQuery(stream.handle); }) == CUDA_SUCCESS;
+        auto idle = session.query_briefly([&] { return query_way(stream.handle); }) == CUDA_SUCCESS;
         if (idle) return copy_now(session, call, source, stream.handle);
         if (auto block = session.staging.take_upload())
             return copy_later(session, call, source, stream, std::move(block));

@@ -20,6 +20,18 @@ bool is_captured(CUstream stream) {
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+CUresult query_way(CUstream stream) {
+    auto result = driver().cuStreamQuery(stream);
+    unsigned flags = 0;
+    bool alone = result != CUDA_SUCCESS || !stream || stream == CU_STREAM_LEGACY ||
+                 driver().cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || (flags & CU_STREAM_NON_BLOCKING) != 0;
+    if (alone) return result;
+    // A question would spoil the capture of any stream that waits for the null stream; this one does not.
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (driver().cuStreamIsCapturing(CU_STREAM_LEGACY, &status) != CUDA_SUCCESS) return CUDA_ERROR_NOT_READY;
+    return driver().cuStreamQuery(CU_STREAM_LEGACY);
+}
+
 std::string name_of(CUresult result) {
     const char* name = nullptr;
     if (driver().cuGetErrorName && driver().cuGetErrorName(result, &name) == CUDA_SUCCESS && name) return name;

@@ -16,6 +16,9 @@ Result<> load_driver(const std::string& path);
 
 // False also where the driver cannot tell. For a wait or a question that would spoil the capture.
 bool is_captured(CUstream stream);
+// Whether what is put into the stream now begins at once: CUDA_ERROR_NOT_READY if not. A stream that waits for the null stream
+// is idle, as drivers say, while that one is not.
+CUresult query_way(CUstream stream);
 
 // "CUDA_ERROR_…" for logs.
 std::string name_of(CUresult result);

@@ -328,3 +328,38 @@ TEST_CASE("a function gets memory that the GPU had while another thread waits fo
     CU_OK(cu.cuMemRelease(allocation));
     CU_OK(cu.cuMemAddressFree(range, bytes));
 }
+
+// The copy's stream has nothing to do, but waits for the null stream, which waits for the function's.
+TEST_CASE("a function gets memory that the GPU had while a copy waits for the null stream", "[pinned]") {
+    Gpu gpu;
+    Stream stream, idle;
+    PinnedWords mapped(8'000, CU_MEMHOSTALLOC_DEVICEMAP);
+    const auto address = reinterpret_cast<CUdeviceptr>(mapped.data);
+    Memory memory(Words{1, 2, 3});
+    const Module module;
+    const auto add = module.function("add");
+    run_once(add, address, 0, 0);
+    const bool up = GENERATE(true, false);
+    unsigned seen = 0;
+    std::promise<void> reached;
+    std::function<void()> function = [&] {
+        reached.set_value();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then the copy waits, as a rule
+        seen = mapped.data[0];
+    };
+    CU_OK(launch(add, stream, address, 1, 5));
+    CU_OK(cu.cuLaunchHostFunc(stream, call_function, &function));
+    CU_OK(cu.cuMemsetD32Async(memory.address, 7, 1, nullptr));
+    reached.get_future().wait();
+    Words there{4, 5, 6};
+    if (up)
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address + word, there.data(), 2 * word, idle));
+    else
+        CU_OK(cu.cuMemcpyDtoHAsync(there.data(), memory.address, 3 * word, idle));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(seen == 5);
+    if (up)
+        CHECK((memory.read<unsigned>(3) == Words{7, 4, 5}));
+    else
+        CHECK((there == Words{7, 2, 3}));
+}
