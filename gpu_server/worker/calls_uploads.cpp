@@ -73,6 +73,7 @@ static std::span<const std::byte> data_of(Call& call, uint32_t flags) {
 }
 
 static Answer upload(WorkerSession& session, Call& call, const wire::Upload<Resolved>& record) {
+    (void)session.shared_copies.is_of_stream(record.stream.number, record.flags);
     return run(session, call,
                {in_memory(record.destination, 0), record.bytes, 1, record.stream, (record.flags & wire::copy_sync) != 0,
                 data_of(call, record.flags)});

@@ -163,14 +163,14 @@ void WorkerSession::let_shared_copies_ahead() {
     if (mapping_) return;
     const uint64_t current = current_number_;
     uint64_t context = current;
-    shared_copies_.begin();
+    shared_copies.begin();
     for (auto& batch : backlog_) {
         auto rest = Progress{batch.hold, batch.reader, batch.next_bulk};
         wire::Record record;
         std::span<const std::byte> bulk;
         while (rest.next(record, bulk)) {
             if (record.op == wire::SetContext::op) context = wire::Reader(record.payload).get<uint64_t>();
-            if (!shared_copies_.may_go(record) || !batch.done_ahead.insert(record.payload.data()).second) continue;
+            if (!shared_copies.may_go(record) || !batch.done_ahead.insert(record.payload.data()).second) continue;
             if (current_number_ != context) set_current(context);
             dispatch(record, bulk, batch.hold);
         }

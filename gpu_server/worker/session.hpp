@@ -125,6 +125,7 @@ public:
     CodeMemory code_memory{supervisor, devices.size()};
     NumberedHandles<std::shared_ptr<InterprocessEvent>> interprocess_events;  // by the number of the event
     IncomingImages images;
+    SharedCopies shared_copies;
     Profiler profiler;  // the dispatcher's, except batch()
     // Any thread.
     Exchange exchange;
@@ -228,7 +229,6 @@ private:
     std::deque<Progress> backlog_;
     std::atomic<int> held_back_{0};     // calls of run_aside() that have not returned
     std::atomic<bool> mapping_{false};  // it is one that maps memory, which no function of the client's holds up
-    SharedCopies shared_copies_;
 };
 
 template <class Query>

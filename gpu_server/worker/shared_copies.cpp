@@ -10,6 +10,9 @@
 
 namespace tnr::worker {
 
+// A client has one in each context: more are none of ours.
+static constexpr size_t streams_max = 256;
+
 // Empty: it is another record, or none at all.
 template <class Read>
 static std::optional<Read> read_as(const wire::Record& record) {
@@ -26,7 +29,7 @@ void SharedCopies::begin() {
 }
 
 bool SharedCopies::is_of_stream(uint64_t stream, uint32_t flags) {
-    if (flags & wire::copy_shared) streams_.insert(stream);
+    if ((flags & wire::copy_shared) && streams_.size() < streams_max) streams_.insert(stream);
     return streams_.contains(stream);
 }
 

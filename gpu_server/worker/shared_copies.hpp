@@ -20,9 +20,10 @@ public:
     // From here on may_go() is asked about the records that are held back, one after the other from the first.
     void begin();
     bool may_go(const wire::Record& record);
+    // True if the stream is one of these; it is from now on if a copy in it has these flags.
+    bool is_of_stream(uint64_t stream, uint32_t flags);
 
 private:
-    bool is_of_stream(uint64_t stream, uint32_t flags);
     bool is_there(uint64_t address, uint64_t bytes) const;
 
     std::set<uint64_t> streams_;                             // numbers

@@ -2,6 +2,7 @@
 // stream that gets work waits for the one before, by an event; so the order is known, and everything else is left to the GPU.
 // TNR_RANDOM_WORK=FIRST:COUNT runs other seeds than the few of every day.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <functional>
@@ -269,9 +270,12 @@ private:
         const size_t first = below(buffer.count()), count = 1 + below(buffer.count() - first);
         const unsigned amount = 1 + below(100);
         note("function", Part{index, first, 0}, count, amount);
-        functions_.push_back(std::make_unique<std::function<void()>>([host = buffer.host + first, count, amount] {
-            for (size_t i = 0; i < count; ++i) host[i] += amount;
-        }));
+        const std::chrono::microseconds takes{below(4) == 0 ? below(1'500) : 0};
+        functions_.push_back(
+            std::make_unique<std::function<void()>>([host = buffer.host + first, count, amount, takes] {
+                std::this_thread::sleep_for(takes);
+                for (size_t i = 0; i < count; ++i) host[i] += amount;
+            }));
         ok(cu.cuLaunchHostFunc(stream, call_function, functions_.back().get()), "a function");
         return [this, index, first, count, amount] {
             for (size_t i = 0; i < count; ++i) buffers_[index]->model[first + i] += amount;
