@@ -266,9 +266,18 @@ public:
 
     void give_up_writing() override { given_up_.ring(); }
 
+    // What is done of this when nobody waits any more takes nothing from the node's next process: that registers, and so
+    // writes its GPUs anew.
     void leave(const PoolNode& self) override {
-        for (auto& uuid : self.gpus)
-            (void)keeper_.commit(etcd::Txn().if_is(keys_.gpu(uuid), self.name).remove(keys_.gpu(uuid)));
+        std::vector<etcd::Span> spans;
+        for (auto& uuid : self.gpus) spans.push_back(etcd::just(keys_.gpu(uuid)));
+        if (auto owners = keeper_.list(spans)) {
+            etcd::Txn txn;
+            for (auto& owner : *owners)
+                for (auto& pair : owner.values)
+                    if (pair.value == self.name) txn.if_changed_at(pair.key, pair.mod_revision).remove(pair.key);
+            if (!txn.operations.empty()) (void)keeper_.commit(txn);
+        }
         (void)keeper_.revoke(lease_);
     }
 

@@ -123,6 +123,7 @@ private:
     struct Untold {
         bool free = false, node = false;
         bool any() const { return free || node; }
+        void add(const Untold& more) { free |= more.free, node |= more.node; }
     };
     struct Asked {
         Question question;
@@ -299,9 +300,17 @@ private:
         if (!std::exchange(untold_.free, false)) return std::nullopt;
         return self_;
     }
-    void not_told() TNR_EXCLUDES(mutex_) {
+    void not_told(const Untold& what) TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
-        untold_.free = true;
+        untold_.add(what);
+    }
+    // Its answer was lost, so it may be written after what is told next.
+    void perhaps_told_late(const Untold& what) TNR_EXCLUDES(mutex_) {
+        {
+            LockGuard lock(mutex_);
+            told_in_doubt_.add(what);
+        }
+        in_doubt();
     }
 
     void tell_pool(Untold what) {
@@ -310,11 +319,8 @@ private:
         if (what.node && backend_->tell_node(self(), fence)) what.node = false;
         if (what.free && backend_->tell_free(self(), fence)) what.free = false;
         if (!what.any()) return;
-        {
-            LockGuard lock(mutex_);
-            untold_.node |= what.node;
-            untold_.free |= what.free;
-        }
+        not_told(what);
+        perhaps_told_late(what);
         pause(write_again_after);
     }
 
@@ -325,9 +331,10 @@ private:
         while (!stop_.rung() && boot_ms() < good_until_) {
             auto tell = telling();
             added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr, job.none_since);
-            if (tell && !(added && added->fence)) not_told();
+            if (tell && !(added && added->fence)) not_told({.free = true});
             if (added) break;
-            in_doubt();  // also where it is refused: what is free here is held there, and by nobody else
+            // Also where it is refused: what is free here is held there, and by nobody else.
+            perhaps_told_late({.free = tell.has_value()});
             if (added.error().kind != Error::Kind::network) break;
             pause(write_again_after);
         }
@@ -346,8 +353,10 @@ private:
         for (bool refused = false; !stop_.rung();) {
             auto tell = refused ? std::nullopt : telling();
             auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
-            if (tell && !(removed && *removed)) not_told();
+            if (tell && !(removed && *removed)) not_told({.free = true});
             if (removed) return;
+            // What was to be added before may be written as late as this.
+            perhaps_told_late({.free = tell.has_value()});
             if (!refused && removed.error().kind != Error::Kind::network) {
                 refused = true;
                 continue;
@@ -383,6 +392,7 @@ private:
             std::deque<Asked> asked;
             {
                 UniqueLock lock(mutex_);
+                if (boot_ms() >= doubt_until_) tell_again();
                 auto wanted = [this]() TNR_REQUIRES(mutex_) { return stop_.rung() || !questions_.empty(); };
                 if (boot_ms() < doubt_until_)
                     to_look_.wait_for(mutex_, doubt_looked_at_every, wanted);
@@ -407,6 +417,12 @@ private:
             if (found) view_.take(all, *found);
             for (auto& one : asked) one.then();
         });
+    }
+
+    // Nothing of before is written any more: whatever was last, this is.
+    void tell_again() TNR_REQUIRES(mutex_) {
+        untold_.add(std::exchange(told_in_doubt_, {}));
+        if (untold_.any()) to_write_.notify_one();
     }
 
     void in_doubt() {
@@ -476,6 +492,7 @@ private:
     PoolNode self_ TNR_GUARDED_BY(mutex_);    // its name is empty until join()
     bool heard_nameless_ TNR_GUARDED_BY(mutex_) = false;
     Untold untold_ TNR_GUARDED_BY(mutex_);
+    Untold told_in_doubt_ TNR_GUARDED_BY(mutex_);  // to be told once more when the doubt is over
     std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
     std::deque<Asked> questions_ TNR_GUARDED_BY(mutex_);
     std::map<int64_t, PoolClaim> own_ TNR_GUARDED_BY(mutex_);  // that a registration has to name

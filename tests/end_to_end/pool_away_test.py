@@ -96,6 +96,28 @@ class PoolAway(pool_case.PoolCase):
         self.assertGreater(served["lasted_ms"], 0)
         self.assertEqual(never["lasted_ms"], 0)
 
+    def test_a_node_that_was_restarted_has_its_gpus_whatever_the_one_before_said_last(self):
+        """That gave them away, and its words were on their way for so long that nobody waited any more."""
+        between = proxy.Proxy(("127.0.0.1", 0), ("127.0.0.1", self.etcd.port))
+        self.addCleanup(between.close)
+        self.pool.store = f"etcd://127.0.0.1:{between.port}"
+        late = []
+        def change(connection, target, data):
+            if target is connection.server and b'"request_delete_range"' in data:
+                late.append(data.partition(b"\r\n\r\n")[2])
+                time.sleep(2)  # until the node has given up
+            return data
+        self.serve("a", "h100")
+        alice = self.user("alice")
+        self.runs(alice, "h100")
+        between.change = change
+        self.pool.stop("a")
+        between.change = lambda connection, target, data: data
+        self.assertEqual(len(late), 1)
+        self.serve("a", "h100")
+        self.ask_etcd("kv/txn", **json.loads(late[0]))
+        self.runs(dict(alice, pool=self.addresses["a"]), "h100")
+
     def ended_claims(self, node):
         with contextlib.closing(sqlite3.connect(f"file:{self.folder}/{node}/pool.db?mode=ro", uri=True)) as ledger:
             ledger.row_factory = sqlite3.Row

@@ -33,6 +33,38 @@ TEST_CASE("a claim that is written after it was removed is removed again", "[poo
     CHECK(a->claims().count("a/8") == 1);  // only what has ended goes
 }
 
+// An answer was lost, so what was told before may be written after what was told again.
+TEST_CASE("what a node has free is as it says in the end, however late something earlier is written",
+          "[pool][directory]") {
+    if (!OwnEtcd::is_there()) return;
+    EtcdWorld world;
+    auto a = world.open(), b = world.open();
+    join_both(world, *a, *b);
+    const auto a_has = [&](int free) {
+        look(world, *b);
+        auto found = b->nodes().find("a");
+        if (found == b->nodes().end()) return false;
+        auto count = found->second.types.find("h100");
+        return count != found->second.types.end() && count->second.free == free;
+    };
+    a->tell(h100s(1, 0));
+    REQUIRE(sees(world, *b, [&] { return a_has(0); }));
+    world.etcd.signal(SIGSTOP);
+    a->tell(h100s(1, 1));
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(1'500));  // until it has given up waiting for the first answer
+    world.etcd.signal(SIGCONT);
+    REQUIRE(world.inbox.run_until([&] { return a->standing().good() && b->standing().good(); }));
+    REQUIRE(sees(world, *b, [&] { return a_has(1); }));
+    auto late = make_etcd_backend(world.etcd.address(), {});
+    auto earlier = node("a", {"A1"});
+    earlier.types = h100s(1, 0);
+    REQUIRE(late->tell_free(earlier, a->standing().fence));
+    REQUIRE(a_has(0));
+    CHECK(sees(
+        world, *b, [&] { return a_has(1); }, 30'000));
+}
+
 // However it came there: an answer that made no sense, or a registration that was written long after its claim had ended.
 TEST_CASE("a node that is refused a GPU which it knows to be free looks for what it has left on it",
           "[pool][directory]") {
