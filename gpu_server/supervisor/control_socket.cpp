@@ -14,7 +14,7 @@
 namespace tnr::server {
 
 // Clients that connect at the same moment: a node of a hundred machines starting together.
-static constexpr int control_backlog = 128;
+static constexpr int control_backlog = 4096;
 // Of our patch of libzmq: how many commands a peer may send between two heartbeats.
 static constexpr int commands_option = 4005;
 // A peer that sends more than it may is named in the log, but not more often than this.

@@ -19,6 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import processes  # noqa: E402
 import with_server  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -133,6 +134,20 @@ class OnePort(unittest.TestCase):
         begun = time.monotonic()
         self.ends_well(self.start(0))
         print(f"beside {STRANGERS} strangers a program took {time.monotonic() - begun:.1f} s", file=sys.stderr)
+        for stranger in strangers:
+            stranger.close()
+
+    def test_whoever_comes_while_the_server_does_something_else_is_not_sent_away(self):
+        """Who finds no place is told nothing, and tries again seconds later."""
+        kernel_allows = int(pathlib.Path("/proc/sys/net/core/somaxconn").read_text())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        processes.freeze(self.server.pid)
+        try:
+            strangers = [socket.create_connection(("127.0.0.1", self.port), timeout=0.5)
+                         for _ in range(min(STRANGERS, kernel_allows))]
+        finally:
+            os.kill(self.server.pid, signal.SIGCONT)
+        self.ends_well(self.start(0))
         for stranger in strangers:
             stranger.close()
 
