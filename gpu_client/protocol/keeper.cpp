@@ -16,8 +16,8 @@ namespace tnr::wire {
 
 using std::chrono::milliseconds;
 
-// Between attempts: at first the worker waits only for a moment, later it is the network that takes its time.
-static constexpr milliseconds pause_min{20}, pause_max{1000};
+// Between attempts: at first the worker waits only for a moment (knocks_within), later it is the network that takes its time.
+static constexpr milliseconds pause_min{20}, knocking_pause_max{150}, pause_max{1000};
 // How long the kernel may take to say why an attempt has failed; it has just told ZeroMQ.
 static constexpr milliseconds refusal_within{500};
 
@@ -138,7 +138,7 @@ const char* Keeper::reconnect() {
             return "the GPU's worker has ended";
         say_trying(since);
         if (!pause(rest)) return "stopped";
-        rest = std::min(rest * 2, pause_max);
+        rest = std::min(rest * 2, Clock::now() - since < knocks_within ? knocking_pause_max : pause_max);
     }
     return "the connection to the GPU's worker broke and did not come back";
 }

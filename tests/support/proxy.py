@@ -6,6 +6,7 @@
     proxy.delay_s = 0.05     # each way
     proxy.change = lambda connection, target, data: data   # what is passed on instead of what came
     proxy.flows.clear()      # forwards nothing until it is set again: connections stay open and are silent
+    proxy.turned_away = 5    # so many of those that come are reset at once
     proxy.wait_until_left(60)   # until both sides have given up the connections that there are
 """
 import queue
@@ -96,7 +97,7 @@ class Proxy:
     def __init__(self, address, target):
         self.target = target
         self.change = lambda connection, target, data: data
-        self.cut_after, self.delay_s, self.ended = None, 0.0, 0
+        self.cut_after, self.delay_s, self.ended, self.turned_away = None, 0.0, 0, 0
         self.flows = threading.Event()
         self.flows.set()
         self.connections, self.most_at_once = set(), 0
@@ -110,6 +111,10 @@ class Proxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            if self.turned_away > 0:
+                self.turned_away -= 1
+                reset(client)
+                continue
             try:
                 connection = Connection(self, client)
             except OSError:  # nobody listens there: so it looks from here, too

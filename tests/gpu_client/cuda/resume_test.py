@@ -24,6 +24,7 @@ WORKERS = 6         # ports for them: one serves, one is warm, the rest are endi
 ENDS_WITHIN_S = 120  # with sanitizers, on a machine that does other things as well
 LEAVES_WITHIN_S = 20
 KILLS = 4
+ATTEMPTS_IN_VAIN = 10  # each is a connection of ZeroMQ's, and one that asks whether the port refuses
 
 
 class World:
@@ -172,6 +173,18 @@ def slow_and_cut(arguments):
         world.ends_right()
 
 
+def reset_for_a_moment(arguments):
+    """As by a router that begins anew: whoever comes is reset. The worker waits only so long for somebody to come, so that
+    the program comes often."""
+    with World(arguments, TNR_WORKER_KNOCK_MS="4000") as world:
+        world.start(2)
+        world.round()
+        world.set(turned_away=2 * ATTEMPTS_IN_VAIN)
+        world.cut()
+        world.ends_right()
+        assert min(one.turned_away for one in world.proxies) == 0, "nobody was turned away"
+
+
 def silent_for_less_than_the_grace_period(arguments):
     with World(arguments) as world:
         world.start(4)
@@ -239,8 +252,9 @@ def killed_behind_a_proxy(arguments):
         assert "the client has ended" not in world.log()
 
 
-CASES = (cut_again_and_again, cut_while_encrypted, cut_while_striped, slow_and_cut, silent_for_less_than_the_grace_period,
-         silent_for_longer, leave_while_disconnected, killed_on_a_straight_way, killed_behind_a_proxy)
+CASES = (cut_again_and_again, cut_while_encrypted, cut_while_striped, slow_and_cut, reset_for_a_moment,
+         silent_for_less_than_the_grace_period, silent_for_longer, leave_while_disconnected, killed_on_a_straight_way,
+         killed_behind_a_proxy)
 
 # These wait for heartbeats to give up: each in a process of its own, beside the others.
 WAITING = (silent_for_less_than_the_grace_period, silent_for_longer)
