@@ -307,6 +307,7 @@ private:
     bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
     void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);
+    void note_unconnected(const std::string& whose, int most);
     void note_if_unused(const Claim& claim);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     bool fits_here(const GpuWish& wish, int ahead);
@@ -340,7 +341,7 @@ private:
         milliseconds pause{0};
         EventLoop::Clock::time_point until{};
     };
-    std::map<std::string, Distrust> distrusted_;  // by owner
+    std::map<std::string, Distrust> distrusted_;  // owners, and users with all their keys
     Waiters waiting_;
     std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;

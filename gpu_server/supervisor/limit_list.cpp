@@ -31,6 +31,8 @@ static std::string time(milliseconds time) {
 
 std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
     const std::string refused = "an error that says so", cut = "closed at once";
+    const std::string no_claim =
+        "no new claim for " + time(unconnected_pause_min) + ", then longer, up to " + time(unconnected_pause_max);
     return {
         {"connections that have proven no key", "an address", number(unproven_per_source_max), "the oldest goes"},
         {"connections that prove no key", "an address", rate(unproven_per_second_max, unproven_burst), cut},
@@ -85,8 +87,9 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"GPUs in one claim", "a machine", std::to_string(control::gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},
         {"sessions", "a user", number(sessions_per_user_max), refused},
-        {"sessions in a row that nobody connects to", "a user", std::to_string(unconnected_sessions_max),
-         "no new claim for " + time(unconnected_pause_min) + ", then longer, up to " + time(unconnected_pause_max)},
+        {"sessions in a row that nobody connects to", "a machine", std::to_string(unconnected_sessions_max), no_claim},
+        {"sessions in a row that nobody connects to", "a user", std::to_string(unconnected_sessions_per_user_max),
+         no_claim},
         {"a GPU described to a program that does not use it", "a machine", time(described_for), "others may get it"},
         {"connections to its worker that have proven no key", "a session", number(worker::strangers_max),
          "the oldest goes"},

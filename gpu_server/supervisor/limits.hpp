@@ -124,8 +124,9 @@ inline constexpr milliseconds asker_looked_at_every{200};
 inline constexpr milliseconds asker_returns_within{1'000};
 inline constexpr milliseconds asker_connects_over_reload{10'000};
 // Who lets this many sessions in a row end without ever connecting gets no new claim for the first pause, and for twice as
-// long each time that it happens again.
-inline constexpr int unconnected_sessions_max = 3;
+// long each time that it happens again. So does a user with all his keys together, of whom he has a thousand and may make
+// more; but one machine of his that cannot reach the workers' ports does not keep out the others.
+inline constexpr int unconnected_sessions_max = 3, unconnected_sessions_per_user_max = 24;
 inline constexpr milliseconds unconnected_pause_min{15'000};
 inline constexpr milliseconds unconnected_pause_max{600'000};
 

@@ -29,6 +29,11 @@ static json as_told(DeviceDescription device, uint64_t memory_max) {
     return to_json(device);
 }
 
+// Whom we distrust, beside a key alone.
+static std::string all_keys_of(const Caller& caller) {
+    return "user " + caller.user();
+}
+
 // ---- describe
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -160,19 +165,23 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
 }
 
 Result<> Claims::refuse_distrusted(const Caller& caller) {
-    auto found = distrusted_.find(caller.owner());
-    if (found == distrusted_.end() || found->second.until <= loop_.now()) return Ok{};
+    const Distrust* distrust = nullptr;
+    const char* to_whom = "";
+    for (auto& [whose, name] : {std::pair(caller.owner(), "this key"), {all_keys_of(caller), "this user's machines"}})
+        if (auto found = distrusted_.find(whose); found != distrusted_.end() && found->second.until > loop_.now())
+            distrust = &found->second, to_whom = name;
+    if (!distrust) return Ok{};
     // Who uses one may have more; sessions that nobody connects to would keep a claim for ever, one after the other.
     const auto is_used = [](auto& session) { return session.connected; };
     for (auto& claim : claims_)
         if (claim->belongs_to(caller) && !claim->ending &&
             std::any_of(claim->sessions.begin(), claim->sessions.end(), is_used))
             return Ok{};
-    auto wait = std::chrono::ceil<std::chrono::seconds>(found->second.until - loop_.now());
+    auto wait = std::chrono::ceil<std::chrono::seconds>(distrust->until - loop_.now());
     return Error{Error::Kind::remote,
-                 "the last " + std::to_string(found->second.in_a_row) +
-                     " GPUs that this key was given were never used; it may ask again in " +
-                     std::to_string(wait.count()) + " s",
+                 "the last " + std::to_string(distrust->in_a_row) + " GPUs that " + to_whom +
+                     " were given were never used; a new one may be asked for in " + std::to_string(wait.count()) +
+                     " s",
                  options_.one_port ? "did the programs end before they used the GPU? the pool's log says more"
                                    : "can this machine reach the workers' ports? the pool's operator knows them: "
                                      "--worker-ports"};
@@ -385,7 +394,7 @@ bool Claims::client_connected(Worker& worker) {
     auto* session = session_of(worker);
     if (!session) return true;
     if (std::exchange(session->connected, true)) return false;
-    distrusted_.erase(session->caller.owner());
+    for (auto& whose : {session->caller.owner(), all_keys_of(session->caller)}) distrusted_.erase(whose);
     return true;
 }
 
@@ -440,9 +449,14 @@ void Claims::worker_gone(Worker& worker, const std::string& how) {
 
 void Claims::note_unconnected(const Caller& caller) {
     std::erase_if(distrusted_, [&](auto& one) { return one.second.until + unconnected_pause_max < loop_.now(); });
-    auto& distrust = distrusted_[caller.owner()];
+    note_unconnected(caller.owner(), unconnected_sessions_max);
+    note_unconnected(all_keys_of(caller), unconnected_sessions_per_user_max);
+}
+
+void Claims::note_unconnected(const std::string& whose, int most) {
+    auto& distrust = distrusted_[whose];
     distrust.until = std::max(distrust.until, loop_.now());
-    if (++distrust.in_a_row < unconnected_sessions_max) return;
+    if (++distrust.in_a_row < most) return;
     distrust.pause = std::clamp(distrust.pause * 2, unconnected_pause_min, unconnected_pause_max);
     distrust.until = loop_.now() + distrust.pause;
 }

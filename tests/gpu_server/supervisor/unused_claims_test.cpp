@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.hpp"
 
+#include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 
 using namespace tnr;
@@ -34,6 +35,34 @@ TEST_CASE("a key that gives back what it never connected to does not get it agai
     CHECK(takes_and_gives_back("greedy")["error"]["what"].get<std::string>().find("were never used") !=
           std::string::npos);
     CHECK(takes_and_gives_back("modest").contains("session"));
+}
+
+// Keys are cheap: an account makes as many for its machines as it likes.
+TEST_CASE("a user who never connects does not get GPUs again and again by another key each time", "[attacks]") {
+    Server server({"--emulate", "h100", "--linger-ms", "0"});
+    const auto keys = enroll(server, "greedy");
+    auto account = client_of(server, keys);
+    auto wait_until_free = [&] {
+        const auto free = [&] { return ask(*account, {{"op", "types"}})["types"][0]["free"] == 1; };
+        for (int i = 0; i < 1'000 && !free(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+    auto takes_and_gives_back = [&](const std::string& machine) {
+        wire::ClientKeys own{keys.server_public, wire::make_key_pair()};
+        auto enrolled =
+            ask(*account, {{"op", "enroll_machine"}, {"name", machine}, {"public_key", own.own.public_key}});
+        REQUIRE_FALSE(enrolled.contains("error"));
+        auto client = client_of(server, own);
+        auto answer = ask(*client, session_request());
+        ask(*client, {{"op", "release"}});
+        wait_until_free();
+        return answer;
+    };
+    for (int i = 1; i <= tnr::server::unconnected_sessions_per_user_max; ++i)
+        REQUIRE(takes_and_gives_back("m" + std::to_string(i)).contains("session"));
+    CHECK(takes_and_gives_back("another")["error"]["what"].get<std::string>().find("this user's machines") !=
+          std::string::npos);
+    auto modest = client_of(server, enroll(server, "modest"));
+    CHECK(ask(*modest, session_request()).contains("session"));
 }
 
 TEST_CASE("a key that never connects does not keep a claim by asking for more sessions in it", "[attacks]") {
