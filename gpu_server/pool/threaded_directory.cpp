@@ -7,6 +7,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/directory_jobs.hpp"
 #include "gpu_server/pool/directory_times.hpp"
 #include "gpu_server/pool/directory_view.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -115,22 +116,6 @@ public:
     const Standing& standing() const override { return standing_; }
 
 private:
-    struct Job {
-        PoolClaim claim;
-        std::function<void(Result<int64_t>)> done;  // empty: to be removed
-        std::optional<int64_t> none_since;          // as Backend::add() takes it
-    };
-    struct Untold {
-        bool free = false, node = false;
-        bool any() const { return free || node; }
-        void add(const Untold& more) { free |= more.free, node |= more.node; }
-    };
-    struct Asked {
-        Question question;
-        std::string from;
-        std::function<void()> then;
-    };
-
     void tell_to_stop() {
         {
             LockGuard lock(mutex_);
@@ -271,7 +256,7 @@ private:
 
     void write() {
         while (true) {
-            Job job;
+            DirectoryJob job;
             Untold tell;
             {
                 UniqueLock lock(mutex_);
@@ -304,15 +289,6 @@ private:
         LockGuard lock(mutex_);
         untold_.add(what);
     }
-    // Its answer was lost, so it may be written after what is told next.
-    void perhaps_told_late(const Untold& what) TNR_EXCLUDES(mutex_) {
-        {
-            LockGuard lock(mutex_);
-            told_in_doubt_.add(what);
-        }
-        in_doubt();
-    }
-
     void tell_pool(Untold what) {
         auto fence = fence_.load();
         if (fence == 0) return;  // the next registration says it
@@ -320,11 +296,11 @@ private:
         if (what.free && backend_->tell_free(self(), fence)) what.free = false;
         if (!what.any()) return;
         not_told(what);
-        perhaps_told_late(what);
+        in_doubt(what);
         pause(write_again_after);
     }
 
-    void add(Job& job) {
+    void add(DirectoryJob& job) {
         Result<Backend::Added> added =
             Error{Error::Kind::network, "this node is not registered with the pool at the moment",
                   "try again in some seconds; programs that run are not touched"};
@@ -334,7 +310,7 @@ private:
             if (tell && !(added && added->fence)) not_told({.free = true});
             if (added) break;
             // Also where it is refused: what is free here is held there, and by nobody else.
-            perhaps_told_late({.free = tell.has_value()});
+            in_doubt({.free = tell.has_value()});
             if (added.error().kind != Error::Kind::network) break;
             pause(write_again_after);
         }
@@ -356,7 +332,7 @@ private:
             if (tell && !(removed && *removed)) not_told({.free = true});
             if (removed) return;
             // What was to be added before may be written as late as this.
-            perhaps_told_late({.free = tell.has_value()});
+            in_doubt({.free = tell.has_value()});
             if (!refused && removed.error().kind != Error::Kind::network) {
                 refused = true;
                 continue;
@@ -369,7 +345,7 @@ private:
     // Nobody shall wait for an answer behind something that has to be repeated.
     void refuse_waiting() {
         if (boot_ms() < good_until_) return;
-        std::deque<Job> refused;
+        std::deque<DirectoryJob> refused;
         {
             LockGuard lock(mutex_);
             for (auto job = jobs_.begin(); job != jobs_.end();) {
@@ -389,7 +365,7 @@ private:
     void answer() {
         int64_t look_at_own_at = 0;
         while (true) {
-            std::deque<Asked> asked;
+            std::deque<DirectoryQuestion> asked;
             {
                 UniqueLock lock(mutex_);
                 if (boot_ms() >= doubt_until_) tell_again();
@@ -409,7 +385,7 @@ private:
     }
 
     // Those who asked while the last answer was fetched have one answer.
-    void answer(std::deque<Asked> asked) {
+    void answer(std::deque<DirectoryQuestion> asked) {
         Question all;
         for (auto& one : asked) all = together(std::move(all), one.question);
         auto found = backend_->look(all, asked.front().from);
@@ -425,9 +401,11 @@ private:
         if (untold_.any()) to_write_.notify_one();
     }
 
-    void in_doubt() {
+    // `told`: whose answer was lost, so that it may be written after what is told next.
+    void in_doubt(const Untold& told = {}) {
         {
             LockGuard lock(mutex_);
+            told_in_doubt_.add(told);
             doubt_until_ = boot_ms() + doubt_lasts.count();
         }
         to_look_.notify_one();
@@ -442,7 +420,7 @@ private:
         LockGuard lock(mutex_);
         for (auto& entry : *found) {
             auto claim = claim_from_text(entry.text.value_or(""));
-            auto being_removed = [&](const Job& job) { return job.claim.id == claim->id; };
+            auto being_removed = [&](const DirectoryJob& job) { return job.claim.id == claim->id; };
             if (!claim || own_.count(claim->id) || std::any_of(jobs_.begin(), jobs_.end(), being_removed)) continue;
             log(LogLevel::debug, "claim " + std::to_string(claim->id) + " has ended: removed from the pool once more");
             jobs_.push_back({*claim, nullptr, {}});
@@ -493,8 +471,8 @@ private:
     bool heard_nameless_ TNR_GUARDED_BY(mutex_) = false;
     Untold untold_ TNR_GUARDED_BY(mutex_);
     Untold told_in_doubt_ TNR_GUARDED_BY(mutex_);  // to be told once more when the doubt is over
-    std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
-    std::deque<Asked> questions_ TNR_GUARDED_BY(mutex_);
+    std::deque<DirectoryJob> jobs_ TNR_GUARDED_BY(mutex_);
+    std::deque<DirectoryQuestion> questions_ TNR_GUARDED_BY(mutex_);
     std::map<int64_t, PoolClaim> own_ TNR_GUARDED_BY(mutex_);  // that a registration has to name
 
     // The owner's thread.
