@@ -61,7 +61,9 @@ static Answer run(WorkerSession& session, Call& call, const Upload& upload) {
                  upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (!upload.program_waits) return copy_later(session, call, upload);
-    if (query_way(upload.stream.handle) == CUDA_SUCCESS) return copy_now(upload);
+    // A stream of shared memory waits for nothing, so this waits for its copies at most. Aside, another could overtake it.
+    const bool at_once = session.shared_copies.is_of_stream(upload.stream.number, 0);
+    if (at_once || query_way(upload.stream.handle) == CUDA_SUCCESS) return copy_now(upload);
     // The client went on once the data had left it, and its program takes the copy for done: no later work of any
     // stream or context may overtake it.
     return session.run_aside(call, [upload, hold = call.hold] { return copy_now(upload); });

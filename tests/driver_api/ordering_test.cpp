@@ -134,6 +134,7 @@ TEST_CASE("the legacy default stream and non-blocking streams ignore each other"
         CU_OK(cu.cuStreamSynchronize(nullptr));
         CHECK(value.first<int>() == 5);
     }
+    CU_OK(cu.cuStreamSynchronize(held));  // else its function may begin after the next one, and wait for that
     Gate gate(nullptr);
     CU_OK(launch(store, held, value.address, 6));
     CU_OK(cu.cuStreamSynchronize(held));

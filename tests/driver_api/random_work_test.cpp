@@ -423,7 +423,8 @@ public:
 
 }  // namespace
 
-TEST_CASE("random work on every kind of memory does what it does one by one", "[copy][graph][pinned][managed]") {
+TEST_CASE("random work on every kind of memory does what it does one by one",
+          "[copy][graph][pinned][managed][random]") {
     Gpu gpu;
     const OtherContext other;
     const Module module;

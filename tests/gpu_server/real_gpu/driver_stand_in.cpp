@@ -6,6 +6,7 @@
 //   divided    the GPU is a MIG slice             forgetful  memory does not keep what is written to it
 //   vanished   GPUs are found at the start, and gone when one is to be used
 //   patient    what waits for host functions is as in patient_driver.cpp; thorough: and waits for all else
+//   late       some host functions begin up to 3 ms after their stream has reached them
 //   narrow     streams of one priority wait for each other, and wordless: they cannot wait for words: narrow_driver.cpp
 //   mib=NUMBER memory of each GPU, for suites that need some
 #include <pthread.h>

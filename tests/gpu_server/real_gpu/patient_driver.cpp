@@ -4,10 +4,14 @@
 // makes streams and destroys them, instantiates graphs, and launches a function that has been asked for its attributes.
 //
 // Host functions run one at a time, whatever streams they are in, as the documentation allows: there a long copy of ours, which
-// needed one, stood still while one of the client's ran.
+// needed one, stood still while one of the client's ran. If it shall be late, some begin late, as on a busy machine: one of
+// another stream that was given afterwards may then come first.
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 #include "driver_stand_in.hpp"
 
@@ -30,6 +34,17 @@ HostFunctions& host_functions() {
     return *all;
 }
 
+void begin_late() {
+    if (!shall("late")) return;
+    static std::atomic<unsigned> begun{0};
+    const unsigned which = ++begun;
+    if (which % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(which * 7919 % 3000));
+}
+
+bool wraps() {
+    return shall("patient") || shall("late");
+}
+
 // A graph's runs at each launch.
 void stand_and_run(void* given) {
     auto& all = host_functions();
@@ -38,8 +53,10 @@ void stand_and_run(void* given) {
         ++all.standing;
     }
     auto& function = *static_cast<HostFunction*>(given);
+    begin_late();
     {
-        std::lock_guard one_at_a_time(all.turn);
+        std::unique_lock one_at_a_time(all.turn, std::defer_lock);
+        if (shall("patient")) one_at_a_time.lock();
         function.run(function.data);
     }
     std::lock_guard lock(all.mutex);
@@ -53,7 +70,7 @@ HostFunction* kept(CUhostFn run, void* data) {
 }
 
 CUDA_HOST_NODE_PARAMS kept(const CUDA_HOST_NODE_PARAMS* params) {
-    return shall("patient") ? CUDA_HOST_NODE_PARAMS{stand_and_run, kept(params->fn, params->userData)} : *params;
+    return wraps() ? CUDA_HOST_NODE_PARAMS{stand_and_run, kept(params->fn, params->userData)} : *params;
 }
 
 }  // namespace
@@ -68,7 +85,7 @@ void wait_for_streams() {
 }
 
 EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn run, void* data) {
-    if (!shall("patient")) return EMULATED(cuLaunchHostFunc)(stream, run, data);
+    if (!wraps()) return EMULATED(cuLaunchHostFunc)(stream, run, data);
     return EMULATED(cuLaunchHostFunc)(stream, stand_and_run, kept(run, data));
 }
 
