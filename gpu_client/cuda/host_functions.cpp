@@ -148,11 +148,11 @@ void run_host_functions() {
         if (run) call_program_function(run);
         run = nullptr;
         std::vector<Transfers> used;
-        host_function_ended(used);
         if (send) send(used);
         send = nullptr;
         if (memory) bring(*memory, used);
         memory = nullptr;
+        host_function_ended(used);  // last: what any of these has touched goes back to the GPU
         finish_for_stream(std::move(used));
         session->send_at_once(wire::HostFunctionDone{reached.run});
         session->expect_news(-1);

@@ -363,3 +363,29 @@ TEST_CASE("a function gets memory that the GPU had while a copy waits for the nu
     else
         CHECK((there == Words{7, 2, 3}));
 }
+
+// The graph was made when the memory was the program's alone: its copy reads it there, behind the function.
+TEST_CASE("what a kernel leaves in memory that a graph's copy before it has read is seen", "[graph][pinned]") {
+    Gpu gpu;
+    Stream stream;
+    PinnedWords host(8'000);
+    host.fill(1);
+    Memory memory(host.bytes());
+    const Module module;
+    const auto store = module.function("store");
+    const auto address = reinterpret_cast<CUdeviceptr>(host.data);
+    std::function<void()> function = [] {};
+    Graph graph;
+    auto called = add_function(graph, {}, function);
+    add_copy(graph, {called}, to_device(memory.address, host.data, host.bytes()));
+    GraphExec exec(graph);
+    run_once(store, address, 2);
+    {
+        Gate gate(stream);
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(launch(store, stream, address, 3));
+    }
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(host.data[0] == 3);
+    CHECK(memory.first<unsigned>() == 2);
+}
