@@ -21,7 +21,7 @@ namespace tnr::cuda {
 // A wait for the GPU that takes so long is told once: the kernel may be waiting for the program in turn.
 static constexpr std::chrono::seconds remarkable_wait{10};
 // How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
-// itself, because another thread of the program makes a copy that waits for the stream.
+// itself: the driver may keep it in a call that waits for the stream.
 static constexpr std::chrono::milliseconds giving_timeout{2000};
 
 Work work_of(const Context& context, const StreamRef& stream) {
