@@ -121,6 +121,7 @@ static Answer create_stream(WorkerSession& session, Call&, const wire::CreateGre
     Stream stream{nullptr, session.current_number()};
     auto result =
         driver().cuGreenCtxStreamCreate(&stream.handle, wanted.green.handle, CU_STREAM_NON_BLOCKING, wanted.priority);
+    session.shared_copies.forget(wanted.stream);
     if (result == CUDA_SUCCESS) session.handles.streams.add(wanted.stream, stream);
     return result;
 }

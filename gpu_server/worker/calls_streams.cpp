@@ -11,6 +11,7 @@ static Answer create_stream(WorkerSession& session, Call&, const wire::CreateStr
     if (auto room = session.handles.streams.room_for(wanted.stream); room != CUDA_SUCCESS) return room;
     Stream stream{nullptr, session.current_number()};
     auto result = driver().cuStreamCreateWithPriority(&stream.handle, wanted.flags, wanted.priority);
+    session.shared_copies.forget(wanted.stream);
     if (result == CUDA_SUCCESS) session.handles.streams.add(wanted.stream, stream);
     return result;
 }

@@ -6,6 +6,7 @@
 
 #include "gpu_client/protocol/array_records.hpp"
 #include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/green_records.hpp"
 #include "gpu_client/protocol/session_records.hpp"
 
 namespace tnr::worker {
@@ -46,6 +47,9 @@ bool SharedCopies::may_go(const wire::Record& record) {
         return !(blocked_ = !is_there(up->destination, up->bytes));
     if (auto down = read_as<wire::Download<>>(record); down && is_of_stream(down->stream, down->flags))
         return !(blocked_ = !is_there(down->source, down->bytes));
+    // The number may have been one of these streams' before.
+    if (auto made = read_as<wire::CreateStream<>>(record)) blocked_ = is_of_stream(made->stream, 0);
+    if (auto made = read_as<wire::CreateGreenStream<>>(record)) blocked_ = is_of_stream(made->stream, 0);
     if (auto rows = read_as<wire::CopyRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
     if (auto rows = read_as<wire::CopyArrayRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
     auto wait = read_as<wire::SynchronizeStream<>>(record);

@@ -22,6 +22,8 @@ public:
     bool may_go(const wire::Record& record);
     // True if the stream is one of these; it is from now on if a copy in it has these flags.
     bool is_of_stream(uint64_t stream, uint32_t flags);
+    // The number is a new stream's from here on.
+    void forget(uint64_t stream) { streams_.erase(stream); }
 
 private:
     bool is_there(uint64_t address, uint64_t bytes) const;
