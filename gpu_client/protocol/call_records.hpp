@@ -156,9 +156,9 @@ using ActiveClusters = ClusterOccupancy<Side, op_cuOccupancyMaxActiveClusters>;
 enum CopyFlags : uint32_t {
     copy_inline = 1,  // to the device: the data is behind the record, not in a bulk frame (of at most piece_bytes_max)
     copy_sync = 2,    // the program waits for this copy: later work of any stream must see it
-    copy_shared =
-        4,  // of memory that the program shares with the GPU, in a stream that does nothing else: if a function of
-            // the program needs it, the copy need not stay behind records that wait for that function
+    // Of memory that the program shares with the GPU, in a stream that does nothing else: if a function of the program needs
+    // it, the copy need not stay behind records that wait for that function.
+    copy_shared = 4,
 };
 
 template <class Side = Numbers>

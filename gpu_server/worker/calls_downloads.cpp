@@ -188,7 +188,7 @@ static Answer copy(WorkerSession& session, Call& call, const Source& source, con
 }
 
 static Answer download(WorkerSession& session, Call& call, const wire::Download<Resolved>& record) {
-    (void)session.shared_copies.is_of_stream(record.stream.number, record.flags);
+    session.shared_copies.note(record.stream.number, record.flags);
     return copy(session, call, {in_memory(record.source, record.bytes), record.bytes, 1}, record.stream,
                 record.flags & wire::copy_sync);
 }

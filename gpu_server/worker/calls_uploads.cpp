@@ -62,7 +62,7 @@ static Answer run(WorkerSession& session, Call& call, const Upload& upload) {
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (!upload.program_waits) return copy_later(session, call, upload);
     // A stream of shared memory waits for nothing, so this waits for its copies at most. Aside, another could overtake it.
-    const bool at_once = session.shared_copies.is_of_stream(upload.stream.number, 0);
+    const bool at_once = session.shared_copies.is_of(upload.stream.number);
     if (at_once || query_way(upload.stream.handle) == CUDA_SUCCESS) return copy_now(upload);
     // The client went on once the data had left it, and its program takes the copy for done: no later work of any
     // stream or context may overtake it.
@@ -75,7 +75,7 @@ static std::span<const std::byte> data_of(Call& call, uint32_t flags) {
 }
 
 static Answer upload(WorkerSession& session, Call& call, const wire::Upload<Resolved>& record) {
-    (void)session.shared_copies.is_of_stream(record.stream.number, record.flags);
+    session.shared_copies.note(record.stream.number, record.flags);
     return run(session, call,
                {in_memory(record.destination, 0), record.bytes, 1, record.stream, (record.flags & wire::copy_sync) != 0,
                 data_of(call, record.flags)});

@@ -29,9 +29,8 @@ void SharedCopies::begin() {
     blocked_ = false;
 }
 
-bool SharedCopies::is_of_stream(uint64_t stream, uint32_t flags) {
+void SharedCopies::note(uint64_t stream, uint32_t flags) {
     if ((flags & wire::copy_shared) && streams_.size() < streams_max) streams_.insert(stream);
-    return streams_.contains(stream);
 }
 
 bool SharedCopies::is_there(uint64_t address, uint64_t bytes) const {
@@ -39,21 +38,27 @@ bool SharedCopies::is_there(uint64_t address, uint64_t bytes) const {
                                 [&](auto& range) { return address < range.second && range.first < address + bytes; });
 }
 
+bool SharedCopies::may_go(uint64_t stream, uint32_t flags, uint64_t address, uint64_t bytes) {
+    note(stream, flags);
+    if (!is_of(stream)) return false;
+    blocked_ = !is_there(address, bytes);
+    return !blocked_;
+}
+
 bool SharedCopies::may_go(const wire::Record& record) {
     if (blocked_) return false;
     if (auto map = read_as<wire::MapMemory<>>(record))
         not_mapped_.emplace_back(map->address, map->address + map->bytes);
-    if (auto up = read_as<wire::Upload<>>(record); up && is_of_stream(up->stream, up->flags))
-        return !(blocked_ = !is_there(up->destination, up->bytes));
-    if (auto down = read_as<wire::Download<>>(record); down && is_of_stream(down->stream, down->flags))
-        return !(blocked_ = !is_there(down->source, down->bytes));
+    if (auto up = read_as<wire::Upload<>>(record)) return may_go(up->stream, up->flags, up->destination, up->bytes);
+    if (auto down = read_as<wire::Download<>>(record))
+        return may_go(down->stream, down->flags, down->source, down->bytes);
     // The number may have been one of these streams' before.
-    if (auto made = read_as<wire::CreateStream<>>(record)) blocked_ = is_of_stream(made->stream, 0);
-    if (auto made = read_as<wire::CreateGreenStream<>>(record)) blocked_ = is_of_stream(made->stream, 0);
-    if (auto rows = read_as<wire::CopyRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
-    if (auto rows = read_as<wire::CopyArrayRows<>>(record)) blocked_ = is_of_stream(rows->stream, 0);
+    if (auto made = read_as<wire::CreateStream<>>(record)) blocked_ = is_of(made->stream);
+    if (auto made = read_as<wire::CreateGreenStream<>>(record)) blocked_ = is_of(made->stream);
+    if (auto rows = read_as<wire::CopyRows<>>(record)) blocked_ = is_of(rows->stream);
+    if (auto rows = read_as<wire::CopyArrayRows<>>(record)) blocked_ = is_of(rows->stream);
     auto wait = read_as<wire::SynchronizeStream<>>(record);
-    return !blocked_ && wait && is_of_stream(wait->named, 0);
+    return !blocked_ && wait && is_of(wait->named);
 }
 
 }  // namespace tnr::worker

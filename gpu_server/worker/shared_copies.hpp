@@ -20,12 +20,14 @@ public:
     // From here on may_go() is asked about the records that are held back, one after the other from the first.
     void begin();
     bool may_go(const wire::Record& record);
-    // True if the stream is one of these; it is from now on if a copy in it has these flags.
-    bool is_of_stream(uint64_t stream, uint32_t flags);
+    // A copy in the stream has these flags: it may be one of these streams from now on.
+    void note(uint64_t stream, uint32_t flags);
+    bool is_of(uint64_t stream) const { return streams_.contains(stream); }
     // The number is a new stream's from here on.
     void forget(uint64_t stream) { streams_.erase(stream); }
 
 private:
+    bool may_go(uint64_t stream, uint32_t flags, uint64_t address, uint64_t bytes);
     bool is_there(uint64_t address, uint64_t bytes) const;
 
     std::set<uint64_t> streams_;                             // numbers
