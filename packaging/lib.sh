@@ -90,7 +90,7 @@ test_packages() {
     ! apt-cache show hcloud-cli >/dev/null 2>&1 || hcloud=hcloud-cli
     local browser=chromium  # Ubuntu's is a snap, which brings no program to containers; without it its test is skipped
     [ "$distribution" = debian ] || browser=
-    echo lintian zsh fish $nvtop $hcloud $browser prometheus catch2 clang $clang_runtimes clang-tidy clang-format etcd-server etcd-client openssh-server openssh-client nghttp2-server curl iproute2 rsync openssl git procps mtools dosfstools
+    echo lintian zsh fish $nvtop $hcloud $browser prometheus catch2 clang $clang_runtimes lld clang-tidy clang-format etcd-server etcd-client openssh-server openssh-client nghttp2-server curl iproute2 rsync openssl git procps mtools dosfstools
 }
 
 package_installed() {

@@ -111,6 +111,12 @@ PROGRAMS = {
                        "numpy==2.4.6", TOOLKIT], {"stumpy": job("stumpy")}, hide_toolkit=True),
     "rmm": Program(["rmm-cu13==26.10.0", "cupy-cuda13x==14.2.0", TOOLKIT], {"rmm": job("rmm")}, disk_gb=2, gpus="h100:2",
                    memory_mib=4096, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "rapids": Program(["cudf-cu13==26.10.2", "cugraph-cu13==26.10.0", "networkx==3.6.1", "pandas==3.0.6", "scipy==1.17.1",
+                       "numpy==2.4.6"],
+                      {"rapids": job("rapids")}, disk_gb=8, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "dali": Program(["nvidia-dali-cuda130==2.4.0", "numpy==2.3.5"], {"dali": job("dali")}, disk_gb=2),
+    "iree": Program(["iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0", "numpy==2.4.6"], {"iree": job("iree")}),
+    "astra": Program(["astra-toolbox==2.5.0", "numpy==2.4.6", "scipy==1.17.1"], {"astra": job("astra")}),
     "xgboost": Program(["xgboost==3.2.0", "numpy==2.4.6"], {"xgboost": job("xgboost")}, disk_gb=2),
     # It takes 95 % of the GPU's memory, and then 100 MiB of it for its pinned memory.
     "catboost": Program(["catboost==1.2.10"], {"catboost": job("catboost")}, memory_mib=8192),

@@ -10,32 +10,22 @@ than this machine can. Exit status 0; else a pool could not be made. Never becau
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import etcd  # noqa: E402
-import ports  # noqa: E402
 
 
-def members(count, folder):
-    """Processes and the store's address. With fsync, as an operator runs it."""
-    free = ports.Ports(2 * count)
-    pairs = list(zip(free.all()[:count], free.all()[count:]))
-    cluster = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(pairs))
-    processes = []
-    for i, (port, peer) in enumerate(pairs):
-        with open(f"{folder}/m{i}.log", "w") as log:
-            processes.append(subprocess.Popen(
-                [etcd.program(), "--name", f"m{i}", "--data-dir", f"{folder}/m{i}", "--initial-cluster", cluster,
-                 "--listen-client-urls", f"http://127.0.0.1:{port}", "--advertise-client-urls", f"http://127.0.0.1:{port}",
-                 "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls",
-                 f"http://127.0.0.1:{peer}"], stderr=log, stdout=log))
-    time.sleep(3)
-    return processes, "etcd://" + ",".join(f"127.0.0.1:{port}" for port, _ in pairs)
+def begin(count, folder):
+    """With fsync, as an operator runs it."""
+    made = []
+    for name in (f"m{i}" for i in range(count)):
+        os.mkdir(os.path.join(folder, name))
+        made.append(etcd.Etcd(os.path.join(folder, name), name=name, alone=False, fsync=True))
+    etcd.together(made)
+    return made
 
 
 def main():
@@ -56,16 +46,16 @@ def main():
     failed = 0
     for count in arguments.nodes.split(","):
         with tempfile.TemporaryDirectory(prefix="tnr-bench-") as folder:
-            processes, store = members(arguments.members, folder)
+            members = begin(arguments.members, folder)
+            store = "etcd://" + ",".join(f"{one.host}:{one.port}" for one in members)
             try:
                 done = subprocess.run([f"{arguments.build}/bin/pool_nodes_bench", store, count, str(arguments.seconds),
-                                       str(arguments.threads), ",".join(str(one.pid) for one in processes)],
+                                       str(arguments.threads), ",".join(str(one.process.pid) for one in members)],
                                       stdout=subprocess.PIPE, text=True,
                                       env={**os.environ, "TNR_LOG": "error"})
             finally:
-                for process in processes:
-                    process.send_signal(signal.SIGKILL)
-                    process.wait()
+                for member in members:
+                    member.kill()
         failed |= done.returncode
         if not done.stdout:
             continue

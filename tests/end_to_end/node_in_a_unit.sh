@@ -12,23 +12,32 @@ systemctl daemon-reload
 systemctl restart tnr-gpu-server
 group=/sys/fs/cgroup/system.slice/tnr-gpu-server.service
 
-# Prints the folder of the waiting worker's group: another than $1.
-worker() {
-    for _ in $(seq 200); do
-        for found in "$group"/worker-*; do
-            [ -d "$found" ] && [ "$found" != "$1" ] && [ -n "$(cat "$found/cgroup.procs")" ] && echo "$found" && return
-        done
-        sleep 0.1
+# Asks until it is so: an emulated machine on a busy host is slow.
+until_true() {
+    for _ in $(seq 600); do
+        ! "$@" || return 0
+        sleep 0.2
     done
-    echo "no worker: $(journalctl -u tnr-gpu-server -q --no-pager)" >&2
+    echo "not so: $*; $(journalctl -u tnr-gpu-server -q --no-pager)" >&2
     return 1
 }
+# Has $found be the folder of the waiting worker's group: another than $1.
+is_there() {
+    for found in "$group"/worker-*; do
+        [ ! -d "$found" ] || [ "$found" = "$1" ] || [ -z "$(cat "$found/cgroup.procs")" ] || return 0
+    done
+    return 1
+}
+processes() { sed -n 's/^NSpid:\s*//p' "/proc/$pid/status" | xargs; } # the host's number, then the sandbox's
+in_its_sandbox() { [ "$(processes | wc -w)" = 2 ] && grep -q '^Seccomp:\s*2' "/proc/$pid/status"; }
+workers() { [ "$(ls -d "$group"/worker-* | wc -l)" = "$1" ]; }
 
-first=$(worker none)
-sleep 1 # it has entered its sandbox when it waits
+until_true is_there none
+first=$found
 pid=$(head -1 "$first/cgroup.procs")
+until_true in_its_sandbox
 echo "limits: $(cat "$first/memory.max" "$first/pids.max" "$first/cpu.weight" | xargs)"
-echo "process: $(sed -n 's/^NSpid:\s*//p' "/proc/$pid/status" | xargs)"
+echo "process: $(processes)"
 own=
 for kind in cgroup ipc mnt net pid user; do
     [ "$(readlink "/proc/$pid/ns/$kind")" = "$(readlink "/proc/1/ns/$kind")" ] && own="$own $kind:no" || own="$own $kind:yes"
@@ -57,9 +66,11 @@ held = [bytearray(8 << 20) for _ in range(64)]
 END
 echo "a hog: $taken"
 
-second=$(worker "$first") # the group ended whole; the GPU has a new worker
+until_true is_there "$first" # the group ended whole; the GPU has a new worker
+second=$found
 kill -9 "$(head -1 "$second/cgroup.procs")"
-worker "$second" >/dev/null # and another one; groups that are empty are gone by then
+until_true is_there "$second" # and another one
+until_true workers 1          # groups that are empty go
 echo "afterwards: $(systemctl is-active tnr-gpu-server), $(ls -d "$group"/worker-* | wc -l) worker"
 journalctl -u tnr-gpu-server -q --no-pager
 systemctl disable --now --quiet tnr-gpu-server

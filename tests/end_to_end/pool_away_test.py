@@ -248,7 +248,7 @@ class PoolAway(pool_case.PoolCase):
         self.serve("a", "h100,l4")
         self.serve("b", "a100")
         alice, bob = self.user("alice"), self.user("bob")
-        programs = [self.program(alice, "h100", 12), self.program(alice, "a100", 12)]
+        programs = [self.program(alice, "h100", 200), self.program(alice, "a100", 200)]
         for program in programs:
             program.stdout.readline()
         self.etcd.kill()
@@ -260,16 +260,19 @@ class PoolAway(pool_case.PoolCase):
         self.assertRegex(status, r"a h100 #0  claimed +alice")
         self.assertIn("What users may have is not known", status)
         self.assertIsNone(json.loads(self.operator("status", "-o", "json"))["limits"])
+        waits = self.program(bob, "l4", 0, TNR_WAIT="60")  # for that, too
         serves = threading.Thread(target=self.serve, args=("c", "l4"))  # a server waits for its store to be there
         serves.start()
         wait_until(lambda: "does not answer" in self.log("c"), 15)
         self.etcd.start(False)
         serves.join()
+        out, errors = waits.communicate(timeout=60)
+        self.assertIn("done", out, errors)
         _, took = wait_until(lambda: self.program(bob, "l4", 0).wait() == 0, 30)
         print(f"etcd is back: claims again after {took:.1f} s", file=sys.stderr)
         for program in programs:
-            out, errors = program.communicate(timeout=30)
-            self.assertIn("done", out, errors)
+            self.assertIsNone(program.poll())
+            self.ends(program)
 
 
 if __name__ == "__main__":
