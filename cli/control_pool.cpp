@@ -31,6 +31,19 @@ constexpr int pages_max = 10'000;
 // One picture of a pool after the other: for how long a node that does not answer is waited for, and then left alone.
 constexpr std::chrono::milliseconds node_answers_within{3'000}, silent_node_left_alone{10'000};
 
+// A pool's words as they may be shown, wherever they end up: names, and what programs call themselves.
+void make_plain(Json& answer) {
+    if (answer.is_string()) answer = ui::plain(answer.get_ref<const std::string&>(), "\n\t");
+    if (!answer.is_structured()) return;
+    for (auto& each : answer) make_plain(each);
+}
+
+Result<Json> plain(Result<Json> answer) {
+    if (!answer) return Error{answer.error().kind, ui::plain(answer.error().what), ui::plain(answer.error().hint)};
+    make_plain(*answer);
+    return answer;
+}
+
 // One request, which a thread waits for: ZeroMQ's waiting would end at every signal, and could not be ended by one.
 struct Asked {
     std::shared_ptr<control::Client> client;
@@ -57,7 +70,7 @@ Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json
     pollfd waits[] = {{asked->done.get(), POLLIN, 0}, {interrupt::fd(), POLLIN, 0}};
     while (!interrupt::interrupted()) {
         ::poll(waits, 2, -1);
-        if (waits[0].revents) return std::move(*asked->answer);
+        if (waits[0].revents) return plain(std::move(*asked->answer));
     }
     return interrupt::error();
 }
@@ -85,7 +98,7 @@ public:
         std::vector<GpuType> types;
         for (const auto& type : answer->at("types")) {
             types.push_back({type.at("name"), type.at("total"), type.at("free"),
-                             static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
+                             static_cast<uint64_t>(std::clamp(type.value("memory_bytes", 0.0), 0.0, 1e18))});
             types.back().together = type.value("together", 0);
             auto price = type.find("price");  // {"currency", "per_hour"}, of pools that charge
             if (price == type.end() || price->is_null()) continue;
@@ -300,7 +313,9 @@ private:
             wire::ClientKeys keys{node.at("server_key").get<std::string>(), keys_.own};
             if (keys.plain() != keys_.plain()) continue;  // no node of a pool that has keys is without
             auto where = node.at("address").get<std::string>();
-            auto& known = others_[where + " " + keys.server_public];  // a connection serves as long as we do
+            // A connection serves as long as we do, and one thread at a time: two nodes that say that they are at one
+            // place have one each.
+            auto& known = others_[node.at("name").get<std::string>() + " " + where + " " + keys.server_public];
             if (!known) {
                 auto client = control::Client::open(where, keys);
                 if (!client) return client.error();
@@ -329,7 +344,7 @@ private:
     std::shared_ptr<control::Client> client_;
     wire::ClientKeys keys_;
     std::function<void(const std::string&)> learned_;
-    std::map<std::string, Node> others_;                                         // by address and key
+    std::map<std::string, Node> others_;                                         // by name, address and key
     std::map<std::string, std::chrono::steady_clock::time_point> silent_until_;  // by name
 };
 

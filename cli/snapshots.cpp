@@ -9,18 +9,19 @@ namespace tnr::cli {
 namespace {
 
 // What one provider says.
-struct Asked {
+struct AskedProvider {
     Result<std::unique_ptr<Provider>> provider;
     Result<std::vector<Snapshot>> snapshots = std::vector<Snapshot>{};
 };
 
-std::vector<Asked> ask_for_snapshots(Session& session, const std::vector<std::string>& names) {
-    std::vector<Asked> all;
+std::vector<AskedProvider> ask_for_snapshots(Session& session, const std::vector<std::string>& names) {
+    std::vector<AskedProvider> all;
     all.reserve(names.size());  // the questions point into it
     std::vector<std::function<void()>> questions;
     for (const auto& name : names) {
         // One that is named alone is waited for as long as it takes.
-        auto& asked = all.emplace_back(Asked{names.size() == 1 ? session.provider(name) : open_to_ask(session, name)});
+        auto& asked =
+            all.emplace_back(AskedProvider{names.size() == 1 ? session.provider(name) : open_to_ask(session, name)});
         if (!asked.provider)
             asked.snapshots = asked.provider.error();
         else

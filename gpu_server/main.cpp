@@ -65,6 +65,7 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
         ->excludes(driver);
     command->add_option("--nvml", options->nvml, "libnvidia-ml.so.1 to use (default: the system's, unless emulating)");
     command->add_option("--emulated-memory", options->gpus.emulated_memory_mib, "Memory of each emulated GPU")
+        ->check(CLI::Range(1, 1 << 20))  // as the emulated driver takes it
         ->type_name("MIB");
     command->add_flag("--plain", options->plain, "No keys and no encryption; only on loopback");
     command->add_option("--state", options->state, "Folder for keys and the ledger")
@@ -361,6 +362,18 @@ void add_reload(CLI::App& app, Result<>& result) {
     command->callback([=, &result] { result = reload(*state, std::cout); });
 }
 
+// Most often a variable that is not set: it would quietly mean the default.
+void refuse_empty_values(CLI::App& app) {
+    const CLI::Validator not_empty(
+        [](std::string& value) {
+            return value.empty() ? std::string("its value is empty; for the default, leave it away") : std::string();
+        },
+        "");
+    for (auto* option : app.get_options())
+        if (!option->get_lnames().empty() && option->get_expected_max() > 0) option->check(not_empty);
+    for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+}
+
 uint64_t number(const char* text) {
     return text ? std::strtoull(text, nullptr, 10) : 0;
 }
@@ -414,6 +427,7 @@ int main(int argc, char** argv) {
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";
     });
+    refuse_empty_values(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -1,6 +1,7 @@
 // Text that somebody else wrote.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace tnr {
@@ -15,5 +16,9 @@ inline std::string_view whole_characters(std::string_view text, size_t bytes_max
     while (end > 0 && bytes_max - end < following_max && follows(end)) --end;
     return text.substr(0, follows(end) ? bytes_max : end);
 }
+
+// Text that came from elsewhere, fit for a line that people read: what controls a terminal, turns the direction of writing or
+// is no UTF-8 becomes '?'.
+std::string harmless(std::string_view foreign);
 
 }  // namespace tnr

@@ -332,7 +332,7 @@ Result<> doctor(Session& session) {
         session.out << painted_finding(session.out_paint, check.finding) << "  " << check.name << ": "
                     << ui::plain(check.what) << "\n";
         if (!check.mend.empty() && check.finding != Finding::skipped)
-            session.out << "        to mend it: " << check.mend << "\n";
+            session.out << "        to mend it: " << ui::plain(check.mend) << "\n";
     }
     if (bad > 0) session.exit_code = exit_failed;
     if (session.json)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <zmq.hpp>
 
+#include "api_client/base/text.hpp"
 #include "cuda_calls.hpp"  // generated
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
@@ -52,8 +53,9 @@ Error error_from_json(const json& error) {
         auto found = error.find(key);
         return found != error.end() && found->is_string() ? found->get<std::string>() : std::string();
     };
-    if (auto what = text("what"); !what.empty()) result.what = what;
-    result.hint = text("hint");
+    // Programs' libraries write it to their terminals.
+    if (auto what = text("what"); !what.empty()) result.what = harmless(what);
+    result.hint = harmless(text("hint"));
     for (int kind = 0; kind < 6; ++kind)
         if (text("kind") == kind_names[kind]) result.kind = static_cast<Error::Kind>(kind);
     return result;

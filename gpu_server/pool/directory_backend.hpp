@@ -64,6 +64,7 @@ public:
     struct Added {
         int64_t fence = 0;  // the claim's; 0: not added, since its account has a claim that began after `none_since`
         Found claims;       // of its account
+        bool gone = false;  // the registration with that fence: not added
     };
     // Kind remote: refused. Kind network: unknown; it may be repeated. Where `telling` is given and it was added,
     // tell_free() is done with it.

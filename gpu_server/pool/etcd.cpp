@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -132,6 +133,18 @@ bool is_address(const std::string& text) {
     return text.starts_with("etcd://") || text.starts_with("etcds://");
 }
 
+// "host", "host:port" or "[fd00::1]:port", as a URL has it; empty where it is none of these.
+static std::string with_port(const std::string& host) {
+    const auto bracket = host.starts_with('[') ? host.find(']') : 0;
+    const auto colon = bracket == std::string::npos ? bracket : host.find(':', bracket);
+    if (host.empty() || colon == 0 || bracket == std::string::npos) return "";
+    if (colon == std::string::npos) return host + ":2379";
+    const char *begin = host.data() + colon + 1, *end = host.data() + host.size();
+    uint16_t port = 0;
+    const auto read = std::from_chars(begin, end, port);
+    return read.ec == std::errc() && read.ptr == end && port != 0 ? host : "";
+}
+
 Result<Address> parse_address(const std::string& text) {
     Error wrong{Error::Kind::usage, "'" + text + "' is no store", "it looks like etcd://10.0.0.1:2379,10.0.0.2:2379"};
     if (!is_address(text)) return wrong;
@@ -144,10 +157,9 @@ Result<Address> parse_address(const std::string& text) {
     std::string hosts = text.substr(begin, slash == std::string::npos ? slash : slash - begin);
     for (size_t at = 0; at <= hosts.size();) {
         auto comma = std::min(hosts.find(',', at), hosts.size());
-        auto host = hosts.substr(at, comma - at);
+        auto host = with_port(hosts.substr(at, comma - at));
         if (host.empty()) return wrong;
-        bool port = host.find(':', host.starts_with('[') ? host.find(']') : 0) != std::string::npos;
-        address.urls.push_back((text.starts_with("etcds") ? "https://" : "http://") + host + (port ? "" : ":2379"));
+        address.urls.push_back((text.starts_with("etcds") ? "https://" : "http://") + host);
         at = comma + 1;
     }
     return address;
@@ -178,6 +190,10 @@ Txn& Txn::put(const std::string& key, const std::string& value, int64_t lease) {
 }
 Txn& Txn::remove(const std::string& key) {
     operations.push_back({key, std::nullopt, 0});
+    return *this;
+}
+Txn& Txn::also(Txn part) {
+    parts.push_back(std::move(part));
     return *this;
 }
 Txn& Txn::read(const Span& span) {
@@ -271,7 +287,7 @@ Result<> Client::list_at_once(const std::vector<Span>& spans, size_t from, std::
     return nonsense(address_, error.what());
 }
 
-Result<Committed> Client::commit(const Txn& txn) try {
+static json to_json(const Txn& txn) {
     json compare = json::array(), success = json::array(), reads = json::array();
     for (auto& condition : txn.conditions) {
         const bool several = !condition.end.empty();
@@ -292,20 +308,26 @@ Result<Committed> Client::commit(const Txn& txn) try {
         }
         success.push_back({{operation.value ? "request_put" : "request_delete_range", std::move(one)}});
     }
+    for (auto& part : txn.parts) success.push_back({{"request_txn", to_json(part)}});
     for (auto& span : txn.reads) reads.push_back({{"request_range", to_json(span)}});
     success.insert(success.end(), reads.begin(), reads.end());
+    return {{"compare", std::move(compare)}, {"success", std::move(success)}, {"failure", std::move(reads)}};
+}
+
+Result<Committed> Client::commit(const Txn& txn) try {
     // Not repeatable by itself: the first may have been done, and its conditions hold no more.
-    auto answer =
-        call("/v3/kv/txn",
-             {{"compare", std::move(compare)}, {"success", std::move(success)}, {"failure", std::move(reads)}}, false);
+    auto answer = call("/v3/kv/txn", to_json(txn), false);
     if (!answer) return answer.error();
-    Committed committed{answer->value("succeeded", false), number(answer->at("header"), "revision"), {}};
-    if (txn.reads.empty()) return committed;
-    auto& responses = answer->at("responses");
-    const size_t behind = committed.done ? txn.operations.size() : 0;
-    if (responses.size() != behind + txn.reads.size()) return nonsense(address_, answer->dump().substr(0, 200));
-    for (size_t i = 0; i < txn.reads.size(); ++i)
-        committed.found.push_back(listing_in(responses[behind + i].at("response_range"), txn.reads[i]));
+    Committed committed{answer->value("succeeded", false), number(answer->at("header"), "revision"), {}, {}};
+    if (txn.reads.empty() && txn.parts.empty()) return committed;
+    const size_t parts = committed.done ? txn.parts.size() : 0;
+    const size_t before = committed.done ? txn.operations.size() : 0;
+    auto responses = answer->value("responses", json::array());
+    if (responses.size() != before + parts + txn.reads.size()) return nonsense(address_, answer->dump().substr(0, 200));
+    auto response = responses.begin() + static_cast<std::ptrdiff_t>(before);
+    for (size_t i = 0; i < parts; ++i, ++response)
+        committed.parts.push_back(response->at("response_txn").value("succeeded", false));
+    for (auto& span : txn.reads) committed.found.push_back(listing_in((response++)->at("response_range"), span));
     return committed;
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());

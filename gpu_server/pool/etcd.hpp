@@ -60,6 +60,7 @@ struct Txn {
     Txn& if_none_newer(const std::string& prefix, int64_t revision);  // under it, all were created by then
     Txn& put(const std::string& key, const std::string& value, int64_t lease = 0);
     Txn& remove(const std::string& key);
+    Txn& also(Txn part);  // at the same moment, where its own conditions hold; it has no parts and reads nothing
     Txn& read(const Span& span);
 
     struct Condition {
@@ -74,11 +75,13 @@ struct Txn {
     };
     std::vector<Condition> conditions;
     std::vector<Operation> operations;
+    std::vector<Txn> parts;
     std::vector<Span> reads;
 };
 struct Committed {
     bool done = false;
     int64_t revision = 0;
+    std::vector<bool> parts;     // which of them were done, in their order
     std::vector<Listing> found;  // what was to be read, in its order
 };
 

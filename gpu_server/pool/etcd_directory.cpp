@@ -89,10 +89,11 @@ public:
         kept_at_ = boot_ms();
         highest_ = registration.fence = made->revision;
         registration.pool = pool_ = *pool;
+        note_own(self, registration.refused);
         return registration;
     }
 
-    void go_on(const PoolNode&, const std::string& lease, const Registration& registration) override {
+    void go_on(const PoolNode& self, const std::string& lease, const Registration& registration) override {
         std::istringstream words(lease);
         int64_t number = 0, highest = 0;
         words >> number >> highest;
@@ -100,6 +101,7 @@ public:
         kept_at_ = boot_ms();
         highest_ = highest;
         pool_ = registration.pool;
+        note_own(self, registration.refused);
     }
     std::string lease() const override { return std::to_string(lease_) + " " + std::to_string(highest_); }
 
@@ -113,7 +115,7 @@ public:
             return kept.error();
         }
         kept_at_ = asked;
-        if (!kept->there || kept->revision >= known) return kept->there;
+        if (!kept->there || kept->revision >= known) return kept->there ? has_its_gpus() : false;
         // That member lags behind; or etcd was restored from a snapshot, and knows nothing of what came later.
         auto now = keeper_.list(std::vector{etcd::just(keys_.identity())});
         if (!now) return now.error();
@@ -128,7 +130,7 @@ public:
             auto taken = keeper_.commit(txn);
             if (!taken) return taken.error();
             if (taken->done)
-                adopted.fence = taken->revision;
+                adopted.fence = taken->revision, own_gpus_.push_back(etcd::just(keys_.gpu(uuid)));
             else
                 adopted.refused.push_back(uuid);
         }
@@ -179,31 +181,32 @@ public:
             return added;
         }
         if (newer) return added;
+        auto node = writer_.list(std::vector{etcd::just(keys_.node(claim.node))});
+        if (!node) return node.error();
+        auto& there = node->front().values;
+        added.gone = there.empty() || there.front().create_revision != fence;
+        if (added.gone) return added;
+        refused_ = true;
         return Error{Error::Kind::remote,
                      "the pool does not let this node have the GPU now: it was taken for dead, or "
                      "another claim is on the GPU",
                      "try again in some seconds"};
     }
 
+    // At one moment, whatever is there of it: its writing, if nobody waits for that any more, may be done at any time, and
+    // without its entry nobody would find what it holds.
     Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
-        etcd::Txn txn;
+        etcd::Txn txn, told;
         txn.remove(keys_.claim(claim)).remove(keys_.of_account(claim));
-        const auto without_gpus = txn;
+        if (telling) {
+            put_free(told.if_created_at(keys_.node(claim.node), fence), *telling, lease_);
+            txn.also(std::move(told));
+        }
         for (auto& uuid : claim.devices)
-            txn.if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid));
-        if (telling) txn.if_created_at(keys_.node(claim.node), fence), put_free(txn, *telling, lease_);
+            txn.also(etcd::Txn().if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid)));
         auto removed = writer_.commit(txn);
         if (!removed) return removed.error();
-        if (removed->done) return telling != nullptr;
-        // We are registered anew, or the GPUs are held by another, or nobody.
-        for (auto& uuid : claim.devices) {
-            auto held = writer_.commit(
-                etcd::Txn().if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid)));
-            if (!held) return held.error();
-        }
-        auto again = writer_.commit(without_gpus);
-        if (!again) return again.error();
-        return false;
+        return telling && removed->done && removed->parts.front();
     }
 
     // One request for all of it.
@@ -294,6 +297,21 @@ private:
         for (auto& key : {keys_.claim(claim), keys_.of_account(claim)}) txn.put(key, to_text(claim), lease);
     }
 
+    void note_own(const PoolNode& self, const std::vector<std::string>& refused) {
+        name_ = self.name, own_gpus_.clear();
+        for (auto& uuid : self.gpus)
+            if (std::find(refused.begin(), refused.end(), uuid) == refused.end())
+                own_gpus_.push_back(etcd::just(keys_.gpu(uuid)));
+    }
+    // Looked at after a refusal: on a GPU whose entry somebody has taken from under this node all claims would be refused.
+    Result<bool> has_its_gpus() {
+        if (!refused_.exchange(false)) return true;
+        auto owners = keeper_.list(own_gpus_);
+        if (!owners) return refused_ = true;  // the next time
+        return std::all_of(owners->begin(), owners->end(),
+                           [&](auto& owner) { return !owner.values.empty() && owner.values.front().value == name_; });
+    }
+
     // All nodes of this type, if the ones asked have not enough free and are not all.
     Result<> all_with(const std::string& type, int count, etcd::Listing& asked) {
         auto has_free = [&](auto& pair) {
@@ -380,6 +398,9 @@ private:
     std::string pool_;                            // the keeper's: its identity, as we registered
     Bell given_up_;
     etcd::Client keeper_, writer_, looker_;  // each of one thread
+    std::atomic<bool> refused_{false};       // a claim was, and nobody has looked why
+    std::string name_;                       // the keeper's, as are the next ones: this node's
+    std::vector<etcd::Span> own_gpus_;       // the entries of those that are its own
     int64_t kept_at_ = 0;                    // the keeper's: boot_ms() when the lease was renewed last
     int64_t all_asked_at_ = 0;               // the looker's
     etcd::Follower follower_;

@@ -8,7 +8,8 @@
 //                          node follows that, and would be told of every claim.
 //   members/NAME           the identity of the server that has this name, also while it is away
 //   gpus/UUID              the node that the GPU belongs to, likewise
-//   held/UUID              under the lease: the claim that has the GPU
+//   held/UUID              under the lease: the claim that has the GPU; it comes and goes with the claim's entries, in one
+//                          transaction, since what a node has left is found by those
 //   identity               of the pool: by chance, so that an etcd that begins anew is another pool
 //   history                changes whenever a node has etcd forget what was
 #pragma once

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "api_client/base/text.hpp"
+
 namespace tnr::server {
 
 enum class LogLevel { error, warning, info, debug, trace };
@@ -19,10 +21,7 @@ void set_log_format(LogFormat format);
 // Any thread. The line is written with one write(), so lines of several processes on one stderr do not mix.
 void log(LogLevel level, std::string_view text);
 
-// Text that came from elsewhere, fit for a line that people read: what controls a terminal, turns the direction of writing or
-// is no UTF-8 becomes '?'.
-std::string harmless(std::string_view foreign);
-// And not too long to be a part of one.
+// harmless(), and not too long to be a part of such a line.
 std::string printable(std::string_view foreign);
 
 }  // namespace tnr::server

@@ -46,12 +46,20 @@ inline Result<Database> open_database(const std::string& path, const char* schem
     sqlite3* opened = nullptr;
     int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
     Database database(opened);
-    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    if (code != SQLITE_OK)
+        return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code), database_hint(opened)};
     sqlite3_busy_timeout(opened, busy_timeout_ms);
     for (const char* sql : {"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", schema})
         if (sqlite3_exec(opened, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(opened, "preparing " + path);
     return database;
+}
+
+// True: its path leads to another file by now, or to none. Whatever is written goes into one that nobody finds.
+inline bool has_moved(sqlite3* database) {
+    int moved = 0;
+    sqlite3_file_control(database, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return moved != 0;
 }
 
 // What was written before survives a power cut from now on; takes as long as the disk does. A checkpoint begins with making

@@ -46,6 +46,14 @@ constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
     "wiped_bytes, busy_ms, wipe_checked_bytes, wipe_ms";
 
+// Nobody would find in the file what is written now: a claim that begins would never be on a bill.
+Result<> check_is_there(sqlite3* database) {
+    if (!has_moved(database)) return Ok{};
+    return Error{Error::Kind::internal,
+                 "the server's database was removed or replaced while it runs, so what is used cannot be noted",
+                 "the pool's operator has to put pool.db back, or to stop the server and restore a backup"};
+}
+
 // Two processes may come to it at once: the second finds it done.
 Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
     auto version = version_of(database, sqlite_ledger_version, path);
@@ -66,6 +74,7 @@ public:
 
     Result<int64_t> begin(const ClaimRecord& claim) override {
         LockGuard lock(mutex_);
+        if (auto there = check_is_there(database_.get()); !there) return there.error();
         auto begun = Statement(database_.get(),
                                "INSERT INTO claims (account, machine, gpu, devices, node, began_ms, until_ms) "
                                "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -78,6 +87,7 @@ public:
 
     Result<> note(const std::vector<ClaimNews>& news) override {
         LockGuard lock(mutex_);
+        if (auto there = check_is_there(database_.get()); !there) return there;
         Transaction together(database_.get());
         for (const auto& each : news)
             if (auto noted = note_one(each); !noted) return noted;
@@ -86,6 +96,7 @@ public:
 
     Result<> note_wiped(int64_t id, const WipeRecord& wipe) override {
         LockGuard lock(mutex_);
+        if (auto there = check_is_there(database_.get()); !there) return there;
         return Statement(database_.get(),
                          "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ?, "
                          "wipe_checked_bytes = wipe_checked_bytes + ?, wipe_ms = wipe_ms + ? WHERE id = ?",
@@ -128,6 +139,7 @@ public:
     // By a connection of its own, so that nobody waits for the disk meanwhile.
     Result<> sync() override {
         LockGuard lock(syncing_mutex_);
+        if (auto there = check_is_there(syncing_.get()); !there) return there;
         return make_durable(syncing_.get(), "making the ledger durable");
     }
 
@@ -182,7 +194,8 @@ Result<> check_sqlite_ledger(const std::string& path) {
     sqlite3* opened = nullptr;
     const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
     Database database(opened);
-    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    if (code != SQLITE_OK)
+        return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code), database_hint(opened)};
     sqlite3_busy_timeout(opened, busy_timeout_ms);
     if (sqlite3_exec(opened, "SELECT * FROM claims ORDER BY id DESC LIMIT 1", nullptr, nullptr, nullptr) != SQLITE_OK)
         return database_error(opened, "reading " + path);

@@ -154,9 +154,10 @@ private:
         LockGuard lock(mutex_);
         return self_;
     }
-    void pause(milliseconds time) TNR_EXCLUDES(mutex_) {
+    // Or until the registration with this fence has gone from the store.
+    void pause(milliseconds time, int64_t fence = INT64_MAX) TNR_EXCLUDES(mutex_) {
         UniqueLock lock(mutex_);
-        to_stop_.wait_for(mutex_, time, [this] { return stop_.rung(); });
+        to_stop_.wait_for(mutex_, time, [&] { return stop_.rung() || removed_at_ > fence; });
     }
 
     // ---- the lease
@@ -222,7 +223,7 @@ private:
         const auto until_next = [&] {
             return milliseconds(std::max<int64_t>(asked + times_.renewed_ms - boot_ms(), 0));
         };
-        for (bool failed = false; !stop_.rung(); pause(failed ? renew_again_after : until_next())) {
+        for (bool failed = false; !stop_.rung(); pause(failed ? renew_again_after : until_next(), standing.fence)) {
             asked = boot_ms();
             auto there = backend_->renew();
             if (removed_at_ > standing.fence || (there && !*there)) {
@@ -300,14 +301,16 @@ private:
         pause(write_again_after);
     }
 
+    // Of a registration whose lease is good; else 0.
+    int64_t good_fence() const { return !stop_.rung() && boot_ms() < good_until_ ? fence_.load() : 0; }
+
     void add(DirectoryJob& job) {
-        Result<Backend::Added> added =
-            Error{Error::Kind::network, "this node is not registered with the pool at the moment",
-                  "try again in some seconds; programs that run are not touched"};
-        while (!stop_.rung() && boot_ms() < good_until_) {
+        Result<Backend::Added> added = not_registered();
+        while (auto fence = good_fence()) {
             auto tell = telling();
-            added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr, job.none_since);
+            added = backend_->add(job.claim, fence, tell ? &*tell : nullptr, job.none_since);
             if (tell && !(added && added->fence)) not_told({.free = true});
+            if (added && added->gone) return refuse_unregistered(job, fence);
             if (added) break;
             // Also where it is refused: what is free here is held there, and by nobody else.
             in_doubt({.free = tell.has_value()});
@@ -324,11 +327,21 @@ private:
         });
     }
 
+    // The store says so before the keeper hears of it. Who is refused finds that this node is out of touch.
+    void refuse_unregistered(DirectoryJob& job, int64_t fence) {
+        note_removal({.all = true, .entries = {}, .as_of = fence + 1});
+        tell_owner([this, fence, done = std::move(job.done)] {
+            if (standing_.fence == fence) standing_.joined = false;
+            done(not_registered());
+        });
+    }
+
     // What it refuses together with what is free now it may do alone: a full store takes nothing in.
     void remove(const PoolClaim& claim) {
         for (bool refused = false; !stop_.rung();) {
-            auto tell = refused ? std::nullopt : telling();
-            auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
+            const auto fence = fence_.load();
+            auto tell = refused || fence == 0 ? std::nullopt : telling();
+            auto removed = backend_->remove(claim, fence, tell ? &*tell : nullptr);
             if (tell && !(removed && *removed)) not_told({.free = true});
             if (removed) return;
             // What was to be added before may be written as late as this.
@@ -345,18 +358,10 @@ private:
     // Nobody shall wait for an answer behind something that has to be repeated.
     void refuse_waiting() {
         if (boot_ms() < good_until_) return;
-        std::deque<DirectoryJob> refused;
-        {
+        auto refused = [this] {
             LockGuard lock(mutex_);
-            for (auto job = jobs_.begin(); job != jobs_.end();) {
-                if (!job->done) {
-                    ++job;
-                    continue;
-                }
-                refused.push_back(std::move(*job));
-                job = jobs_.erase(job);
-            }
-        }
+            return take_claims(jobs_);
+        }();
         for (auto& job : refused) add(job);  // the lease is over: an Error, at once
     }
 
@@ -433,12 +438,12 @@ private:
     // Its lease may be as it was: an operator may have removed it, or all there was, also before we followed.
     void note_removal(const Change& change) TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
-        const auto own = "nodes/" + self_.name;
         heard_nameless_ |= self_.name.empty();
         int64_t removed_at = change.all && !self_.name.empty() ? change.as_of : 0;
         for (auto& entry : change.entries)
-            if (entry.name == own) removed_at = entry.text ? 0 : entry.fence;
+            if (entry.name == "nodes/" + self_.name) removed_at = entry.text ? 0 : entry.fence;
         removed_at_ = std::max(removed_at_.load(), removed_at);
+        to_stop_.notify_all();
     }
 
     void follow() {

@@ -1,6 +1,7 @@
 // See addresses.hpp.
 #include "gpu_server/supervisor/addresses.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include "gpu_client/protocol/control.hpp"
@@ -13,9 +14,12 @@ Error usage(const std::string& what, const std::string& hint) {
     return {Error::Kind::usage, what, hint};
 }
 
-// As clients are told of it: only they can tell whether it leads here.
+// As clients are told of it: only they can tell whether it leads here. Colons are an IPv6 address's.
 bool looks_like_host(const std::string& text) {
-    return text.find_first_of(" \t\r\n/@'\"") == std::string::npos && !text.starts_with("tcp:");
+    in6_addr address;
+    const bool has_colon = text.find(':') != std::string::npos;
+    return text.find_first_of(" \t\r\n/@'\"[]") == std::string::npos &&
+           (!has_colon || inet_pton(AF_INET6, text.c_str(), &address) == 1);
 }
 
 Result<> check_control_address(const ServeOptions& options, const Endpoint& listen) {
@@ -26,16 +30,17 @@ Result<> check_control_address(const ServeOptions& options, const Endpoint& list
     }
     auto told = parse_endpoint(options.control_address);
     if (!told) return usage("--control-address: " + told.error().what, told.error().hint);
-    if (told->wildcard() || told->port == 0 || !looks_like_host(told->host))
+    if (!leads_somewhere(*told))
         return usage("--control-address " + options.control_address + " is where clients are sent, and leads nowhere",
                      "it looks like tcp://gpu-1.example.org:14900");
     return Ok{};
 }
 
 Result<> check_workers_addresses(const ServeOptions& options) {
-    if (!options.worker_address.empty() && !looks_like_host(options.worker_address))
-        return usage("--worker-address '" + options.worker_address + "' is no host",
-                     "a name or an address, without a port: gpu-1.example.org");
+    const Endpoint told{options.worker_address, 0};
+    if (!options.worker_address.empty() && (told.wildcard() || !looks_like_host(told.host)))
+        return usage("--worker-address '" + options.worker_address + "' is no host that clients could reach",
+                     "a name or an address, without a port or brackets: gpu-1.example.org");
     if (options.worker_bind.empty()) return Ok{};
     Endpoint bound;
     if (auto socket = bind_to(options.worker_bind, 0, bound); !socket)
@@ -44,6 +49,10 @@ Result<> check_workers_addresses(const ServeOptions& options) {
 }
 
 }  // namespace
+
+bool leads_somewhere(const Endpoint& told) {
+    return !told.wildcard() && told.port != 0 && looks_like_host(told.host);
+}
 
 std::string node_name(const ServeOptions& options) {
     if (!options.node.empty()) return options.node;

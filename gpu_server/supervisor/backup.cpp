@@ -153,29 +153,48 @@ Seal seal_at(const std::string& path) {
     return content.size() % page_bytes_min == 0 ? Seal::none : Seal::broken;
 }
 
+Result<> is_whole(sqlite3* database, const std::string& what, const std::string& hint) {
+    Statement whole(database, "PRAGMA integrity_check(1)", {});
+    const std::string verdict = whole.next() ? whole.text(0) : sqlite3_errmsg(database);
+    if (verdict != "ok") return Error{Error::Kind::usage, what + " is damaged: " + verdict, hint};
+    return Ok{};
+}
+
 // Ours, and understood.
 Result<> check_backup(sqlite3* database, const std::string& file) {
     const Error foreign{Error::Kind::usage, file + " is no backup of tnr-gpu-server",
                         "`tnr-gpu-server backup FILE` makes one"};
-    Statement whole(database, "PRAGMA integrity_check(1)", {});
-    if (!whole.next()) return foreign;
-    if (whole.text(0) != "ok")
-        return Error{Error::Kind::usage, file + " is damaged: " + whole.text(0), "use another backup"};
+    if (!Statement(database, "PRAGMA schema_version", {}).next()) return foreign;
+    if (auto whole = is_whole(database, file, "use another backup"); !whole) return whole;
     Statement key(database, "SELECT count(*) FROM backup WHERE name = 'server.key'", {});
     if (!key.next() || key.number(0) != 1) return foreign;
     if (auto version = version_of(database, sqlite_ledger_version, file); !version) return version.error();
     return Ok{};
 }
 
-Result<> set_aside(const fs::path& folder) {
+std::string aside(const fs::path& path) {
+    return path.string() + ".before-restore";
+}
+
+std::vector<fs::path> replaced_files(const fs::path& folder) {
     auto files = small_files(folder);
-    for (const char* name : {"pool.db", "pool.db-wal", "pool.db-shm"}) files.push_back(folder / name);
-    for (auto& path : files) {
-        std::error_code error;
-        if (!fs::exists(path, error)) continue;
-        if (rename(path.c_str(), (path.string() + ".before-restore").c_str()) != 0)
-            return file_error("cannot put aside", path, errno);
-    }
+    for (const char* name : {"pool.db", "pool.db-wal", "pool.db-shm"})
+        if (std::error_code error; fs::exists(folder / name, error)) files.push_back(folder / name);
+    return files;
+}
+
+// Who restores the wrong backup, and then another, may want what was there first.
+Result<> nothing_is_aside(const fs::path& folder) {
+    for (auto& path : replaced_files(folder))
+        if (std::error_code error; fs::exists(aside(path), error))
+            return Error{Error::Kind::usage, aside(path) + " is there already, from an earlier restore",
+                         "move the files *.before-restore elsewhere, or remove them"};
+    return Ok{};
+}
+
+Result<> set_aside(const fs::path& folder) {
+    for (auto& path : replaced_files(folder))
+        if (rename(path.c_str(), aside(path).c_str()) != 0) return file_error("cannot put aside", path, errno);
     return Ok{};
 }
 
@@ -196,26 +215,31 @@ Result<> write_database(const std::string& fresh, sqlite3* backup) {
     return Ok{};
 }
 
-// Kept whole: names are ours, and without a way out of the folder. Nothing there is touched before the copy is sound.
+// Names are ours, and without a way out of the folder. Nothing there is touched before all that takes its place is on the
+// disk: a full one ends it here.
 Result<> put_back(const fs::path& folder, sqlite3* backup) {
-    const auto fresh = (folder / "pool.db.new").string();
-    const auto discard = [&fresh] {
-        for (const char* more : {"", "-wal", "-shm"}) unlink((fresh + more).c_str());
+    std::vector<std::string> names{"pool.db"};
+    const auto fresh = [&folder](const std::string& name) { return (folder / (name + ".new")).string(); };
+    const auto discard = [&] {
+        for (auto& name : names) unlink(fresh(name).c_str());
+        for (const char* more : {"-wal", "-shm"}) unlink((fresh("pool.db") + more).c_str());
     };
     discard();
-    if (auto made = write_database(fresh, backup); !made) {
-        discard();
-        return made;
-    }
-    if (auto aside = set_aside(folder); !aside) return aside;
+    auto written = write_database(fresh("pool.db"), backup);
     Statement row(backup, "SELECT name, content FROM backup", {});
-    while (row.next()) {
-        const auto name = row.text(0);
-        if (!of_this_server(name)) continue;
-        if (auto written = write_whole_file(folder / name, row.text(1)); !written) return written;
+    while (written && row.next()) {
+        if (!of_this_server(row.text(0))) continue;
+        names.push_back(row.text(0));
+        written = write_whole_file(fresh(names.back()), row.text(1));
     }
-    if (rename(fresh.c_str(), (folder / "pool.db").c_str()) != 0)
-        return file_error("cannot write", folder / "pool.db", errno);
+    if (!written) {
+        discard();
+        return written;
+    }
+    if (auto old = set_aside(folder); !old) return old;
+    for (auto& name : names)
+        if (rename(fresh(name).c_str(), (folder / name).c_str()) != 0)
+            return file_error("cannot write", folder / name, errno);
     return Ok{};
 }
 
@@ -224,9 +248,11 @@ Result<> put_back(const fs::path& folder, sqlite3* backup) {
 Result<> make_backup(const std::string& state, const std::string& file, std::ostream& out) {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
+    if (auto there = folder->check_database(); !there) return there;
     std::error_code error;
     if (!fs::exists(folder->database(), error) || !fs::exists(folder->path() / "server.key", error))
         return Error{Error::Kind::usage, folder->path().string() + " has nothing to back up yet"};
+    if (auto key = folder->kept_server_keys(); !key) return key.error();
     if (fs::exists(file, error))
         return Error{Error::Kind::usage, file + " is there already", "name a file that is not"};
     const auto fresh = file + ".new";
@@ -238,6 +264,8 @@ Result<> make_backup(const std::string& state, const std::string& file, std::ost
         auto to = open_file(fresh, SQLITE_OPEN_READWRITE);
         if (!to) return to.error();
         if (auto done = copy(from->get(), to->get()); !done) return done;
+        // `restore` would refuse it, when it is needed.
+        if (auto whole = is_whole(to->get(), folder->database(), "restore an earlier backup"); !whole) return whole;
         sqlite3_exec(to->get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);  // one file, not three
         return add_files(to->get(), folder->path());
     }();
@@ -273,6 +301,7 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
     if (fs::exists(folder->database(), error) && !replace)
         return Error{Error::Kind::usage, folder->database() + " is there already",
                      "--replace keeps it as " + folder->database() + ".before-restore"};
+    if (auto free = nothing_is_aside(folder->path()); !free) return free;
     if (auto put = put_back(folder->path(), backup->get()); !put) return put;
     out << "Restored " << file << " to " << folder->path().string() << "\n";
     if (sealed == Seal::none)

@@ -118,7 +118,10 @@ bool may_write(const fs::path& folder) {
     return access(folder.c_str(), R_OK | W_OK | X_OK) == 0;
 }
 
-void check_database(const std::string& path, Findings& found) {
+void check_database(const StateFolder& folder, Findings& found) {
+    if (auto there = folder.check_database(); !there)
+        return found.fail("store", there.error().what, there.error().hint);
+    const auto path = folder.database();
     std::error_code error;
     if (!fs::exists(path, error)) return found.ok("store", "there is none yet: " + path);
     // Then SQLite cannot say whether it is sound, and somebody would restore a backup.
@@ -143,6 +146,15 @@ void check_database(const std::string& path, Findings& found) {
         found.warn("clock", "the ledger's latest claim is from " + std::to_string(ahead_ms / 1000) + " s in the future",
                    "the clock was set back; is it right now?");
     found.ok("store", path);
+}
+
+void check_keys(const StateFolder& folder, Findings& found) {
+    std::error_code error;
+    const bool has_served = !folder.last_address().empty() && !folder.last_was_plain();
+    if (!has_served && !fs::exists(folder.path() / "server.key", error)) return;  // `serve` makes one
+    if (auto key = folder.kept_server_keys(); !key) return found.fail("key", key.error().what, key.error().hint);
+    if (auto old = folder.old_server_key(); !old) return found.fail("key", old.error().what, old.error().hint);
+    found.ok("key", (folder.path() / "server.key").string());
 }
 
 // Each of etcd's members by itself: a server goes on with those that answer, and nobody would notice the others.
@@ -195,7 +207,7 @@ bool check_state(const ServeOptions& options, Findings& found) {
         fs::path parent = place.parent_path();
         std::error_code error;
         while (!parent.empty() && !fs::exists(parent, error)) parent = parent.parent_path();
-        if (fs::exists(place, error))
+        if (fs::exists(place, error) && !fs::is_directory(place, error))
             found.fail("state", place.string() + " is not a folder", "give another: --state DIR");
         else if (folder.error().what.find("there is no server's folder") == std::string::npos)
             found.fail("state", folder.error().what, folder.error().hint);
@@ -214,7 +226,8 @@ bool check_state(const ServeOptions& options, Findings& found) {
                    "check as the user who serves, or chown it to that one");
     else
         found.ok("state", path.string());
-    check_database(folder->database(), found);
+    check_keys(*folder, found);
+    check_database(*folder, found);
     check_disk(path, found);
     if (!writable) return false;  // who may not lock it cannot tell whether somebody else has
     auto lock = folder->lock();

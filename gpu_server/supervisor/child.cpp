@@ -47,7 +47,7 @@ static pid_t fork_into(unsigned long namespaces) {
     return static_cast<pid_t>(syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
 
-static void write_file(const char* path, std::string_view text) {
+static void write_in_proc(const char* path, std::string_view text) {
     int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC));
     syscall(SYS_write, file, text.data(), text.size());
     syscall(SYS_close, file);
@@ -75,9 +75,9 @@ static void keep_rights_over_exec() {
     if (namespaces == 0 && syscall(SYS_getppid) != plan.parent) syscall(SYS_exit_group, 127);
     if (namespaces & CLONE_NEWUSER) {
         syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);  // or the files below are root's
-        write_file("/proc/self/setgroups", "deny");
-        write_file("/proc/self/uid_map", plan.user_map);
-        write_file("/proc/self/gid_map", plan.group_map);
+        write_in_proc("/proc/self/setgroups", "deny");
+        write_in_proc("/proc/self/uid_map", plan.user_map);
+        write_in_proc("/proc/self/gid_map", plan.group_map);
         keep_rights_over_exec();
     }
 

@@ -49,10 +49,33 @@ void Claims::wait_for(Waiting waiting, milliseconds patience, const Error& too_l
     if (!place_for(waiting.caller)) return waiting.reply(too_many_wait());
     auto here = waiting_.insert(waiting_.end(), std::move(waiting));
     here->timeout = loop_.after(patience, [this, here, too_late] {
-        give_up(*here, too_late);
+        // A session waits for the pool, too, whatever it has waited for at first.
+        give_up(*here, here->wish ? out_of_touch().value_or(too_late) : too_late);
         remove_over();
     });
     if (here->wish && wanted_by_others(*here->wish)) try_waiting();  // it has not been tried yet
+}
+
+// Nothing begins here then, and nobody is sent to another node.
+std::optional<Error> Claims::out_of_touch() const {
+    if (!options_.pool) return std::nullopt;
+    auto may = options_.pool->may_begin();
+    return may ? std::nullopt : std::optional(may.error());
+}
+
+// True: we are out of touch with the pool. As a rule that is over in a moment, when etcd's members have chosen another leader or
+// one of them has been restarted: `again` then has the reply. `waiting` is taken then, and has no attempt yet.
+bool Claims::wait_for_pool(Waiting& waiting, std::function<void(const Reply&)> again) {
+    const auto missed = out_of_touch();
+    if (!missed) return false;
+    waiting.attempt = [this, again = std::move(again)](Waiting& one) {
+        if (out_of_touch()) return false;
+        one.over = true;  // it takes no place from the one that begins
+        again(std::exchange(one.reply, nullptr));
+        return true;
+    };
+    wait_for(std::move(waiting), pool_missed_for, *missed);
+    return true;
 }
 
 void Claims::give_up(Waiting& waiting, const Error& error) {
@@ -78,7 +101,8 @@ void Claims::try_waiting() {
         for (auto* one : in_turn()) {
             if (one->over || try_one(*one)) continue;
             // Who comes later must leave it as many, so that many GPUs are not waited for in vain by those who want few.
-            bool counts = one->wish && !beyond_limit(one->caller, one->limits, one->wish->count);
+            bool counts = one->wish && !beyond_limit(one->caller, one->limits, one->wish->count) &&
+                          !begun_.overspent(one->caller.user(), loop_.now());
             if (counts && !find(one->caller, one->wish->gpu)) ahead_[one->wish->gpu] += one->wish->count;
         }
     }
@@ -116,6 +140,19 @@ int Claims::held(const Caller& caller) const {
 
 bool Claims::beyond_limit(const Caller& caller, const UserLimits& limits, int more) const {
     return limits.gpus_max && held(caller) + more > *limits.gpus_max;
+}
+
+std::optional<Error> Claims::begins_too_many(const Caller& caller) {
+    if (!begun_.overspent(caller.user(), loop_.now())) return std::nullopt;
+    if (begun_timer_ == 0)
+        begun_timer_ = loop_.after(sessions_begun_looked_at_every, [this] {
+            begun_timer_ = 0;
+            try_waiting();
+        });
+    return Error{Error::Kind::remote,
+                 caller.user() + " begins more than " + std::to_string(std::lround(sessions_begun_per_second_max)) +
+                     " programs a second on GPUs",
+                 "begin fewer, or let them wait for their turn: `tnr run --wait 5m`, or TNR_WAIT=300"};
 }
 
 // Who has the highest priority comes first; of several, who has used least for his weight; of one user's, who came first.
@@ -160,7 +197,6 @@ void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Proces
     if (!place_for(caller)) return reply(too_many_wait());
     Waiting waiting{caller, reply, {}, wish, options_.limits(caller.account)};
     waiting.attempt = [this](Waiting& one) {
-        if (options_.pool && !options_.pool->may_begin()) return false;  // it waits for that, too
         return try_session(one.caller, *one.wish, one.process, one.reply, one.entered);
     };
     waiting.queued = true;
@@ -227,6 +263,7 @@ void Claims::look_at(const Place& place) {
     Waiting& waiting = *place.waiting;
     auto now = loop_.now();
     if (waiting.wish->wait.count() < control::wait_s_max && now >= waiting.until) {
+        if (auto missed = out_of_touch()) return give_up(waiting, *missed);
         if (auto reply = std::exchange(waiting.reply, nullptr))
             refuse_all_in_use(waiting.caller, *waiting.wish,
                               "; it waited for " + std::to_string(waiting.wish->wait.count()) + " s", reply);
@@ -254,6 +291,15 @@ void Claims::look_at(const Place& place) {
 }
 
 // ---- what one is told who does not wait
+
+std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {
+    Claim* claim = find(caller, wish.gpu);
+    if (!claim || claim->ending || wish.count <= static_cast<int>(claim->gpus.size())) return std::nullopt;
+    return Error{Error::Kind::usage,
+                 caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
+                     " and asks for " + std::to_string(wish.count),
+                 "end its other GPU programs first"};
+}
 
 Error Claims::all_in_use(const Caller& caller, const GpuWish& wish) {
     auto offered = offered_elsewhere();

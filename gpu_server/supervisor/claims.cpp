@@ -199,7 +199,7 @@ void Claims::registered(int64_t id, Result<int64_t> fence) {
     Claim* claim = registering(id);
     if (!claim) return;
     if (!fence)  // out of touch with the pool: the queue waits for that, too
-        return options_.pool->may_begin() ? refuse(*claim, fence.error()) : end_or_wait_on(*claim, fence.error());
+        return out_of_touch() ? end_or_wait_on(*claim, fence.error()) : refuse(*claim, fence.error());
     if (*fence == 0) return enter_beside_others(*claim);
     begin(*claim, *fence);
 }
@@ -258,18 +258,26 @@ void Claims::refuse(Claim& claim, const Error& why) {
     end(claim, why.what);
 }
 
-// registering → ending. Who is willing to wait is back in the queue, where it was.
+// registering → ending. Who is willing to wait is back in the queue, where it was; while we are out of touch with the pool,
+// those that wait for less than that may last begin anew.
 void Claims::end_or_wait_on(Claim& claim, const Error& why) {
+    const bool missed = out_of_touch().has_value();
     std::vector<Session> willing;
     for (auto& session : claim.sessions) {
-        if (!session.reply || !session.waits_since || session.state == Session::State::ending) continue;
+        if (!session.reply || session.state == Session::State::ending) continue;
+        if (!session.waits_since && !missed) continue;
         Session& waits = willing.emplace_back();
         waits.caller = session.caller, waits.wish = session.wish, waits.process = session.process;
         waits.reply = std::exchange(session.reply, nullptr);
         waits.waits_since = session.waits_since;
     }
     refuse(claim, why);
-    for (auto& one : willing) enter_queue(one.caller, one.wish, one.process, one.reply, *one.waits_since);
+    for (auto& one : willing) {
+        if (missed && one.wish.wait < pool_missed_for)
+            open_session(one.caller, one.wish, one.process, one.reply);
+        else
+            enter_queue(one.caller, one.wish, one.process, one.reply, *one.waits_since);
+    }
 }
 
 // GPUs of the claim's account, by claims with smaller numbers.
@@ -338,12 +346,13 @@ void Claims::end_on(const std::set<std::string>& uuids, const std::string& why) 
     for (auto* claim : ended) end(*claim, why);
 }
 
-void Claims::tell_lease() {
+void Claims::lease_renewed() {
     for (auto& claim : claims_)
         for (auto& session : claim->sessions)
             if (session.state == Session::State::serving && !session.connected &&
                 loop_.now() - session.since > lease_told_after)
                 (void)workers_.tell(*session.worker, {{"lease_until_ms", options_.pool->lease_until_ms()}});
+    try_waiting();
 }
 
 // Whether there are GPUs for it, or soon.

@@ -177,8 +177,8 @@ public:
     void end_all(const std::string& why);  // and refuse everything from now on
     // Ends the claims on GPUs that are another node's now.
     void end_on(const std::set<std::string>& uuids, const std::string& why);
-    // The lease of this node lasts longer now: workers that nobody has come to yet hear of it.
-    void tell_lease();
+    // The lease of this node lasts longer now: workers that nobody has come to yet hear of it, and who waits for that is tried.
+    void lease_renewed();
     // What the answer to such a request depends on at other nodes. One that begins a claim depends on nothing where none of
     // the account's are known: the claim itself finds out.
     Question about_others(const Caller& caller, const GpuWish& wish, bool begins);
@@ -231,6 +231,8 @@ private:
     using Waiters = std::list<Waiting>;
     // For `patience`, then the answer is `too_late`.
     void wait_for(Waiting waiting, milliseconds patience, const Error& too_late);
+    std::optional<Error> out_of_touch() const;
+    bool wait_for_pool(Waiting& waiting, std::function<void(const Reply&)> again);
     bool place_for(const Caller& caller);
     void try_waiting();
     bool try_one(Waiting& waiting);
@@ -255,6 +257,8 @@ private:
     void look_at(const Place& place);
     int held(const Caller& caller) const;  // GPUs in use by its user, at all nodes
     bool beyond_limit(const Caller& caller, const UserLimits& limits, int more) const;
+    // Nothing: a session of its user may begin now. Else it waits until then, and is tried again.
+    std::optional<Error> begins_too_many(const Caller& caller);
     Error all_in_use(const Caller& caller, const GpuWish& wish);
     // Says that, with what is free at other nodes: so it may be a moment later.
     void refuse_all_in_use(const Caller& caller, const GpuWish& wish, const std::string& more, const Reply& reply);
@@ -345,6 +349,8 @@ private:
     Waiters waiting_;
     std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;
+    Allowances begun_{sessions_begun_per_second_max, sessions_begun_burst};  // sessions, by user
+    EventLoop::TimerId begun_timer_ = 0;
     Allowances lines_of_waiting_{queue_lines_per_second_max, queue_lines_burst};  // by user
     EventLoop::Clock::time_point others_asked_ = {};
     size_t refusals_looking_ = 0;  // those that wait for what other nodes have

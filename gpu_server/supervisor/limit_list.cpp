@@ -87,6 +87,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"GPUs in one claim", "a machine", std::to_string(control::gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},
         {"sessions", "a user", number(sessions_per_user_max), refused},
+        {"sessions begun", "a user", rate(sessions_begun_per_second_max, sessions_begun_burst),
+         "they wait; after " + time(worker_start_timeout) + ", unless they wait for GPUs anyway, " + refused},
         {"sessions in a row that nobody connects to", "a machine", std::to_string(unconnected_sessions_max), no_claim},
         {"sessions in a row that nobody connects to", "a user", std::to_string(unconnected_sessions_per_user_max),
          no_claim},

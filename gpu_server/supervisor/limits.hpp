@@ -101,6 +101,11 @@ inline constexpr size_t nonce_bytes_max = 64;
 inline constexpr size_t sessions_per_claim_max = 64;
 // … and of all machines of a user: 16 GPUs' full.
 inline constexpr size_t sessions_per_user_max = 1024;
+// … and that a user begins, in the long run and at once: each costs a worker's start, and the first one of a claim a line in
+// the ledger and a wipe, none of which is paid for by who uses the GPU for a millisecond. A suite of short programs begins
+// some ten a second. What comes beyond waits; how often it is tried again.
+inline constexpr double sessions_begun_per_second_max = 5, sessions_begun_burst = 10'000;
+inline constexpr milliseconds sessions_begun_looked_at_every{100};
 // Requests of one key (in an open pool: of one machine) that wait for a worker, a GPU or the hardware's answer, and of all.
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
@@ -156,6 +161,9 @@ inline constexpr size_t held_wishes_max = 64;
 
 // A program that has ended may still be ending here when the machine's next one asks for more GPUs than it had.
 inline constexpr milliseconds earlier_program_ends_within{2'000};
+
+// How long a program that begins while this node is out of touch with its pool's store waits for that. Its client waits longer.
+inline constexpr milliseconds pool_missed_for{5'000};
 
 // A program has been told of a GPU and has not used it yet: it imports its libraries.
 inline constexpr milliseconds described_for{30'000};

@@ -37,9 +37,12 @@ static std::string all_keys_of(const Caller& caller) {
 // ---- describe
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
+    Waiting waiting{caller, reply, {}};
+    const auto again = [=, this](const Reply& now) { describe(caller, wish, now); };
+    if (gpus_.count(wish.gpu) < wish.count && wait_for_pool(waiting, again)) return;
     if (try_describe(caller, wish, reply)) return;
-    auto attempt = [this, wish](Waiting& one) { return try_describe(one.caller, wish, one.reply); };
-    wait_for({caller, reply, attempt}, worker_start_timeout, not_ready("the description of the " + wish.gpu));
+    waiting.attempt = [this, wish](Waiting& one) { return try_describe(one.caller, wish, one.reply); };
+    wait_for(std::move(waiting), worker_start_timeout, not_ready("the description of the " + wish.gpu));
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -77,6 +80,10 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
                            "install the server's version of tnr here"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (asked_again(caller, wish, process, reply)) return;
+    Waiting waiting{caller, reply, {}};
+    waiting.asker = Asker(process.connection);
+    const auto again = [=, this](const Reply& now) { open_session(caller, wish, process, now); };
+    if (wish.wait < pool_missed_for && wait_for_pool(waiting, again)) return;
     std::optional<EventLoop::Clock::time_point> waits_since;
     if (wish.wait.count() > 0) waits_since = loop_.now();
     // With others in the queue, it is tried when its turn comes.
@@ -84,22 +91,11 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
         if (try_session(caller, wish, process, reply, waits_since)) return;
     auto refusal = too_few(caller, wish);
     if (waits_since && !refusal) return enter_queue(caller, wish, process, reply, *waits_since);
-    Waiting waiting{caller, reply, {}};
     waiting.attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
-    waiting.asker = Asker(process.connection);
     if (refusal) return wait_for(std::move(waiting), earlier_program_ends_within, *refusal);
     waiting.wish = wish;
     waiting.limits = options_.limits(caller.account);
-    wait_for(std::move(waiting), worker_start_timeout, not_ready("a " + wish.gpu));
-}
-
-std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {
-    Claim* claim = find(caller, wish.gpu);
-    if (!claim || claim->ending || wish.count <= static_cast<int>(claim->gpus.size())) return std::nullopt;
-    return Error{Error::Kind::usage,
-                 caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
-                     " and asks for " + std::to_string(wish.count),
-                 "end its other GPU programs first"};
+    wait_for(std::move(waiting), worker_start_timeout, begins_too_many(caller).value_or(not_ready("a " + wish.gpu)));
 }
 
 // True: answered, or a session has taken over the reply.
@@ -113,8 +109,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         reply(std::move(*node));
         return true;
     }
-    if (options_.pool)
-        if (auto may = options_.pool->may_begin(); !may) return refuse(may.error());
+    if (out_of_touch()) return false;
     if (auto sound = check_wish(wish); !sound) return refuse(sound.error());
     Claim* claim = find(caller, wish.gpu);
     if (claim && claim->ending) return false;  // it starts anew when the old one is gone
@@ -128,6 +123,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     if (sessions >= sessions_per_user_max)
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_user_max) +
                                                 " processes of a user can use GPUs at once"});
+    if (begins_too_many(caller)) return false;
     if (!claim && options_.pool && options_.pool->draining())
         return refuse(
             {Error::Kind::remote,
@@ -240,6 +236,7 @@ Result<Session*> Claims::add_session(Claim& claim, const Caller& caller, const P
     session.reply = reply;
     auto& added = claim.sessions.emplace_back(std::move(session));
     ++tally_.sessions;
+    begun_.spend(caller.user(), 1, loop_.now());
     if (claim.sessions.size() == 2)
         tell_sharing(claim, claim.sessions.front(), true);  // before the new one can do anything
     if (added.worker->state == Worker::State::warm && claim.fence > 0) {

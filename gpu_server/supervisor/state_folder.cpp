@@ -51,6 +51,19 @@ static Error not_allowed(const fs::path& folder, const struct stat* status) {
         name.empty() ? "run this as the server's user, or as root" : "it is " + name + "'s: sudo -u " + name + " …"};
 }
 
+Result<> StateFolder::check_database() const {
+    std::error_code error;
+    const auto bytes = fs::file_size(database(), error);
+    const bool gone = error == std::errc::no_such_file_or_directory;
+    if (last_address().empty() || (error ? !gone : bytes > 0)) return Ok{};  // opening it says what else is wrong
+    const auto shared = shared_store();
+    return Error{Error::Kind::internal,
+                 database() + (gone ? " is gone" : " is empty") + ": the ledger was in it" +
+                     (shared && shared->empty() ? ", and who may use the pool" : ""),
+                 "tnr-gpu-server restore FILE --replace, from a backup; or to begin without: rm " +
+                     (path_ / "address").string()};
+}
+
 Result<StateFolder> StateFolder::find(const std::string& path) {
     std::error_code error;
     auto folder = place(path);
@@ -94,7 +107,7 @@ wire::KeyPair make_pasteable_key_pair() {
 Result<wire::KeyPair> StateFolder::server_keys() const {
     fs::path file = path_ / "server.key";
     std::error_code error;
-    if (!fs::exists(file, error)) {
+    if (const bool has_served = !last_address().empty() && !last_was_plain(); !has_served && !fs::exists(file, error)) {
         auto alone = lock_keys();
         if (!alone) return alone.error();
         if (!fs::exists(file, error))
@@ -193,7 +206,10 @@ Result<std::unique_ptr<Store>> StateFolder::open_store() const {
 }
 
 Result<std::unique_ptr<Store>> StateFolder::open_store(const std::string& shared) const {
-    if (shared.empty()) return open_sqlite_store(database());
+    if (shared.empty()) {
+        if (auto there = check_database(); !there) return there.error();
+        return open_sqlite_store(database());
+    }
     auto address = etcd::parse_address(shared);
     if (!address) return address.error();
     return open_etcd_store(*address);
@@ -202,7 +218,10 @@ Result<std::unique_ptr<Store>> StateFolder::open_store(const std::string& shared
 Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
     auto shared = shared_store();
     if (!shared) return shared.error();
-    if (shared->empty()) return open_sqlite_admin(database());
+    if (shared->empty()) {
+        if (auto there = check_database(); !there) return there.error();
+        return open_sqlite_admin(database());
+    }
     auto address = etcd::parse_address(*shared);
     if (!address) return address.error();
     return make_etcd_admin(*address);

@@ -28,11 +28,13 @@ public:
 
     const std::filesystem::path& path() const { return path_; }
     std::string database() const { return path_ / "pool.db"; }
+    // An error where a server has served and its database is gone or empty: whoever opens it would begin anew without a word.
+    Result<> check_database() const;
     std::filesystem::path images() const { return path_ / "images"; }
 
     // Which folder this is, whatever else changes in it: random, made at the first call ever.
     Result<std::string> identity() const;
-    // Made at the first call ever; the secret half is in server.key, mode 0600.
+    // Made before a server serves with it; the secret half is in server.key, mode 0600.
     Result<wire::KeyPair> server_keys() const;
     // Never made: for a server that has had one. Another would lock out everybody whose programs run.
     Result<wire::KeyPair> kept_server_keys() const;

@@ -250,6 +250,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (!lock) return lock.error();
     if (!options.store.empty())
         if (auto address = etcd::parse_address(options.store); !address) return address.error();
+    if (auto there = folder->check_database(); !there) return there;
     auto ledger = open_sqlite_ledger(folder->database());
     if (!ledger) return ledger.error();
     if (auto recovered = recover(**ledger, given); !recovered) return recovered.error();
@@ -302,7 +303,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     Claims claims(loop, gpus, workers, books,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
                    [&](const std::string& account) { return limits_of(**store, account); }, &pool, options.one_port});
-    pool.on({[&] { claims.tell_lease(); },
+    pool.on({[&] { claims.lease_renewed(); },
              [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); },
              [&] { node_keys.set(keys_of(pool.others())); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);

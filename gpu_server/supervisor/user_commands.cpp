@@ -18,6 +18,7 @@
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/addresses.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/image_cache.hpp"
@@ -40,6 +41,9 @@ Result<std::string> address_for_clients(const UserAddOptions& options, const Sta
     if (parsed->wildcard())
         return Error{Error::Kind::usage, "the server listens on all addresses: " + address,
                      "say how clients reach it: --address tcp://HOST:" + std::to_string(parsed->port)};
+    if (!leads_somewhere(*parsed))
+        return Error{Error::Kind::usage, "no client can reach " + address,
+                     "it looks like tcp://gpu-1.example.org:14900"};
     return address;
 }
 

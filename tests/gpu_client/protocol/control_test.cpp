@@ -37,6 +37,12 @@ TEST_CASE("an error survives the trip", "[control]") {
     CHECK(control::error_from_json(json(7)).kind == Error::Kind::remote);
 }
 
+TEST_CASE("an error of a pool's that a program writes to its terminal controls none", "[control]") {
+    auto error = control::error_from_json({{"kind", "remote"}, {"what", "no\033]0;x\a GPU"}, {"hint", "a\nb\u009b2J"}});
+    CHECK(error.what == "no?]0;x? GPU");
+    CHECK(error.hint == "a?b?2J");
+}
+
 TEST_CASE("a worker is where the pool was reached, unless the pool says where", "[control]") {
     CHECK(control::worker_endpoint("tcp://*:5001", "tcp://10.0.2.2:14900") == "tcp://10.0.2.2:5001");
     CHECK(control::worker_endpoint("tcp://*:5001", "tcp://[fd00::1]:14900") == "tcp://[fd00::1]:5001");

@@ -273,7 +273,9 @@ TEST_CASE("addresses of stores", "[pool][directory]") {
     CHECK(several->urls == std::vector<std::string>{"http://10.0.0.1:2379", "http://[fd00::1]:4000"});
     CHECK(several->prefix == "/tnr-lab/");
     CHECK(etcd::parse_address("etcds://store")->urls[0] == "https://store:2379");
-    for (const char* wrong : {"", "etcd://", "redis://x", "etcd://a,,b", "etcd://a/b/c"})
+    for (const char* wrong :
+         {"", "etcd://", "redis://x", "etcd://a,,b", "etcd://a/b/c", "etcd://a:b", "etcd://a:", "etcd://:2379",
+          "etcd://a:0", "etcd://a:70000", "etcd://a:23x", "etcd://[fd00::1", "etcd://fd00::1"})
         CHECK_FALSE(etcd::parse_address(wrong));
     for (const char* nonsense : {"", "{}", "[]", "{\"result\":3}", "{\"result\":{\"header\":{\"revision\":\"x\"}}}"})
         CHECK_FALSE(etcd::parse_news(nonsense, etcd::all_under("/x")));

@@ -81,6 +81,42 @@ TEST_CASE("a node that is refused a GPU which it knows to be free looks for what
     CHECK(add(world, *a, claim("a", 9, {"A1"})));
 }
 
+// In two steps, what nobody waits for any more could be written between them: its GPUs would be held by a claim that is not
+// there, and whose end nobody finds.
+TEST_CASE("a claim goes from etcd at one moment, with what it holds", "[pool][directory]") {
+    if (!OwnEtcd::is_there()) return;
+    EtcdWorld world;
+    const auto self = node("a", {"A1", "A2"});
+    auto backend = make_etcd_backend(world.etcd.address(), {.ttl_s = 60});
+    auto registered = backend->join(self, {});
+    REQUIRE(registered);
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    const auto are_held = [&] { return etcd.list(world.etcd.address().prefix + "held/")->values.size(); };
+    const auto has_claims = [&] { return backend->claims_of("a")->size(); };
+    const auto ends = [&](const PoolClaim& ended, int64_t fence) {
+        const std::string asked = "grpc_server_started_total{grpc_method=\"Txn\"";
+        const auto before = world.etcd.counted(asked);
+        auto told = backend->remove(ended, fence, &self);
+        REQUIRE(told);
+        CHECK(world.etcd.counted(asked) - before == 1);
+        return *told;
+    };
+    const auto both = claim("a", 1, {"A1", "A2"});
+    CHECK(ends(both, registered->fence));  // it was never written: what is free is told all the same
+    REQUIRE(backend->add(both, registered->fence, nullptr));
+    CHECK(are_held() == 2);
+    CHECK(ends(both, registered->fence));
+    CHECK(are_held() + has_claims() == 0);
+    REQUIRE(backend->add(both, registered->fence, nullptr));
+    CHECK_FALSE(ends(both, registered->fence + 1));  // nothing is told of another registration
+    CHECK(are_held() + has_claims() == 0);
+    // A GPU that another claim holds stays with it.
+    REQUIRE(backend->add(claim("a", 2, {"A1"}), registered->fence, nullptr));
+    CHECK(ends(both, registered->fence));
+    CHECK(are_held() == 1);
+    CHECK(has_claims() == 1);
+}
+
 // The answer was lost, and meanwhile something else is free.
 TEST_CASE("a claim that is added once more tells what is free now", "[pool][directory]") {
     if (!OwnEtcd::is_there()) return;
@@ -191,6 +227,59 @@ TEST_CASE("a node that somebody removes from etcd registers again", "[pool][dire
     const auto again = a->standing().fence;
     world.inbox.run_until([] { return false; }, 2'000);
     CHECK(a->standing().fence == again);  // once
+}
+
+// A hand in etcd, or a node of an earlier build that left late: claims on it would be refused for ever.
+TEST_CASE("a node that is refused a claim looks whether its GPUs are its own, and takes one that is nobody's",
+          "[pool][directory]") {
+    if (!OwnEtcd::is_there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    REQUIRE(add(world, *a, claim("a", 1, {"A2"})));
+    const auto before = a->standing().fence;
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto all = etcd.list(world.etcd.address().prefix);
+    REQUIRE(all);
+    etcd::Txn taken;
+    std::string key;
+    for (auto& pair : all->values)
+        if (pair.key.ends_with("/A1")) taken.remove(key = pair.key);
+    REQUIRE(etcd.commit(taken));
+    CHECK_FALSE(add(world, *a, claim("a", 2, {"A1"})));
+    a->remove_claim(2, h100s(2, 1));
+    CHECK(world.inbox.run_until([&] { return a->standing().good() && a->standing().fence > before; }));
+    CHECK(add(world, *a, claim("a", 3, {"A1"})));
+    look(world, *a);
+    CHECK(a->claims().size() == 2);
+    // One that is another's is refused, and the other goes on.
+    REQUIRE(etcd.commit(etcd::Txn().put(key, "b")));
+    a->remove_claim(3, h100s(2, 1));
+    look(world, *a);
+    REQUIRE(sees(world, *a, [&] { return a->claims().size() == 1; }));
+    CHECK_FALSE(add(world, *a, claim("a", 4, {"A1"})));
+    CHECK(world.inbox.run_until([&] { return a->standing().refused == std::vector<std::string>{"A1"}; }));
+    look(world, *a);
+    CHECK(a->claims().count("a/1") == 1);
+}
+
+// Such a node may begin it once it has registered again; one whose GPU another claim holds may not.
+TEST_CASE("a claim of a node that is not registered any more is told from one that is refused", "[pool][directory]") {
+    if (!OwnEtcd::is_there()) return;
+    EtcdWorld world;
+    auto backend = make_etcd_backend(world.etcd.address(), {.ttl_s = 60});
+    auto registered = backend->join(node("a", {"A1"}), {});
+    REQUIRE(registered);
+    REQUIRE(backend->add(claim("a", 1, {"A1"}), registered->fence, nullptr));
+    auto refused = backend->add(claim("a", 2, {"A1"}), registered->fence, nullptr);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == Error::Kind::remote);
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    REQUIRE(etcd.commit(etcd::Txn().remove(world.etcd.address().prefix + "view/nodes/a")));
+    auto added = backend->add(claim("a", 2, {"A1"}), registered->fence, nullptr);
+    REQUIRE(added);
+    CHECK(added->gone);
+    CHECK(added->fence == 0);
 }
 
 // A thousand nodes would be told of every claim.

@@ -3,7 +3,7 @@
 
 #include "tests/support/catch.hpp"
 
-using tnr::server::harmless;
+using tnr::harmless;
 using tnr::server::printable;
 
 TEST_CASE("foreign text controls no terminal, forges no line and is UTF-8", "[pool][log]") {

@@ -68,6 +68,10 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         return Ok{};
     }
+    Result<Added> add(const PoolClaim&, int64_t fence, const PoolNode*, std::optional<int64_t>) override {
+        return Added{fence + 1, {}, fence == gone};
+    }
+    std::atomic<int64_t> gone = 0;  // a registration that is not there
     std::atomic<int64_t> as_of = 5;
     std::atomic<bool> has_node = false, connection_breaks = false;
     std::atomic<int> times_told = 0;
@@ -209,5 +213,60 @@ TEST_CASE("a node that was removed while it did not hear of it registers again, 
         }
         CHECK(fence_after(20'000, 10) == 10);
     }
+    directory->leave();
+}
+
+// An etcd that ends leases of nodes that live (its issue 15247) would cost a second of refused claims each time.
+TEST_CASE("a node that hears of its removal registers again before it would have renewed", "[pool]") {
+    Deliveries deliveries;
+    auto owned = std::make_unique<ForgetfulStore>();
+    auto& store = *owned;
+    auto directory = make_directory(std::move(owned), deliveries.post(), {.ttl_s = 900, .renewed_ms = 600'000});
+    const auto has = [&](int64_t fence) {
+        for (const auto end = boot_ms() + 20'000; boot_ms() < end && directory->standing().fence != fence;
+             std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+            deliveries.run();
+        return directory->standing().fence == fence;
+    };
+    directory->join({"a", "tcp://a:1", "", "", "identity"});
+    CHECK(has(10));
+    store.as_of = 15;
+    store.connection_breaks = true;
+    CHECK(has(20));
+    directory->leave();
+}
+
+TEST_CASE("a node that hears of its removal when a claim is refused knows it then, and registers again at once",
+          "[pool]") {
+    Deliveries deliveries;
+    auto owned = std::make_unique<ForgetfulStore>();
+    auto& store = *owned;
+    auto directory = make_directory(std::move(owned), deliveries.post(), {.ttl_s = 900, .renewed_ms = 600'000});
+    const auto runs_until = [&](const std::function<bool()>& done) {
+        for (const auto end = boot_ms() + 20'000; boot_ms() < end && !done();
+             std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+            deliveries.run();
+        return done();
+    };
+    directory->join({"a", "tcp://a:1", "", "", "identity"});
+    REQUIRE(runs_until([&] { return directory->standing().fence == 10; }));
+    store.gone = 10;
+    std::optional<Result<int64_t>> answer;
+    bool good = true;
+    directory->add_claim({"a", 1, "alice", "trainer", "h100", {"A1"}, 0}, {}, Directory::Unless::never,
+                         [&](Result<int64_t> fence) {
+                             answer = std::move(fence);
+                             good = directory->standing().good();
+                         });
+    REQUIRE(runs_until([&] { return answer.has_value(); }));
+    CHECK_FALSE(*answer);
+    CHECK_FALSE(good);
+    CHECK(runs_until([&] { return directory->standing().fence == 20 && directory->standing().good(); }));
+    answer.reset();
+    directory->add_claim({"a", 2, "alice", "trainer", "h100", {"A1"}, 0}, {}, Directory::Unless::never,
+                         [&](Result<int64_t> fence) { answer = std::move(fence); });
+    REQUIRE(runs_until([&] { return answer.has_value(); }));
+    REQUIRE(*answer);
+    CHECK(**answer == 21);
     directory->leave();
 }

@@ -217,6 +217,79 @@ TEST_CASE("a backup in which a bit has flipped is refused, wherever it is, and l
     }
 }
 
+TEST_CASE("a restore for which the disk has no room leaves a folder as it was", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto file = one.folder.path + "/backup", disk = one.folder.path + "/disk";
+    REQUIRE(one.command({"backup", file}).code == 0);
+    SmallDisk small(disk);
+    if (!small.is_there()) return;  // only root may make one
+    const auto command = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--state", disk});
+        return run_server_command(words);
+    };
+    REQUIRE(command({"user", "add", "bob", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto key = content_of(disk + "/server.key");
+    REQUIRE(small.fill());
+    int refused = 0;
+    for (auto room = std::filesystem::file_size(disk + "/others");; ++refused) {
+        if (command({"restore", file, "--replace"}).code == 0) break;
+        CAPTURE(refused);
+        REQUIRE(content_of(disk + "/server.key") == key);
+        REQUIRE(std::filesystem::exists(disk + "/pool.db"));
+        CHECK_FALSE(std::filesystem::exists(disk + "/pool.db.before-restore"));
+        CHECK_FALSE(std::filesystem::exists(disk + "/pool.db.new"));
+        REQUIRE(room > 0);
+        std::filesystem::resize_file(disk + "/others", room -= 4096);
+    }
+    CHECK(refused > 2);
+    std::filesystem::remove(disk + "/others");
+    CHECK(content_of(disk + "/server.key.before-restore") == key);
+    CHECK(says(command({"user", "list"}).out, "alice"));
+}
+
+TEST_CASE("what a restore has put aside is not overwritten by the next one", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto file = one.folder.path + "/backup";
+    REQUIRE(one.command({"backup", file}).code == 0);
+    REQUIRE(one.command({"user", "add", "later", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    REQUIRE(one.command({"restore", file, "--replace"}).code == 0);
+    const auto first = content_of(one.state + "/pool.db.before-restore");
+    CHECK(says(first, "later"));
+    auto again = one.command({"restore", file, "--replace"});
+    CHECK(again.code == 2);
+    CHECK(says(again.err, "hint: move the files *.before-restore elsewhere, or remove them"));
+    CHECK(content_of(one.state + "/pool.db.before-restore") == first);
+}
+
+TEST_CASE("a damaged key or database is told before it is needed, and is no backup", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto file = one.folder.path + "/backup", key = one.state + "/server.key";
+    const auto check = [&] { return one.command({"check", "--emulate", "h100", "--listen", "tcp://127.0.0.1:0"}); };
+    CHECK(says(check().out, "ok    key"));
+    std::string told;
+    SECTION("the key") {
+        std::filesystem::resize_file(key, 0);
+        told = "server.key holds no key";
+        CHECK(says(check().out, "fail  key"));
+    }
+    SECTION("the database") {
+        auto content = content_of(one.state + "/pool.db");
+        content.replace(content.size() / 2, 3000, std::string(3000, 'x'));
+        std::ofstream(one.state + "/pool.db", std::ios::binary) << content;
+        told = "pool.db is damaged: ";
+        CHECK(says(check().out, "fail  store"));
+    }
+    auto backup = one.command({"backup", file});
+    CHECK(backup.code != 0);
+    CHECK(says(backup.err, told));
+    CHECK(says(backup.err, "hint: restore"));
+    CHECK_FALSE(std::filesystem::exists(file));
+    CHECK_FALSE(std::filesystem::exists(file + ".new"));
+}
+
 // A pipe that nobody writes to: whoever opens one as a file waits for ever.
 TEST_CASE("a pipe in the place of one of a server's files ends the command or is told, and stops nothing", "[odd]") {
     Operator one;

@@ -83,8 +83,8 @@ public:
             case 20:
                 return pool_.answer(false);
             case 21:
-                pool_.cut = !pool_.cut;
-                return;
+                if ((pool_.cut = !pool_.cut)) return;
+                return claims_.lease_renewed();
             case 22:
                 return session("bob", "patient", std::chrono::hours(1));
             case 23:
@@ -101,6 +101,7 @@ public:
         for (auto& [worker, wishes] : wishes_)
             if (worker->state == Worker::State::serving && wishes > 0) complain("a wish for memory is not answered");
         pool_.cut = pool_.slow = pool_.moved = false;
+        claims_.lease_renewed();
         release("alice");
         release("bob");
         auto until = now_ + goodbye_grace;

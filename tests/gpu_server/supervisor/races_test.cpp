@@ -27,6 +27,16 @@ public:
             caller, {"h100", 1, wait, place, 0}, {1, "p", "nonce of " + machine},
             [this, machine](const Result<nlohmann::json>& answer) { answers.insert_or_assign(machine, answer); });
     }
+    void describes(const std::string& machine, int count) {
+        Caller caller{Caller::Role::machine, "alice", machine, "key of " + machine};
+        claims_.describe(
+            caller, {"h100", count, std::chrono::seconds(0), 0, 0},
+            [this, machine](const Result<nlohmann::json>& answer) { answers.insert_or_assign(machine, answer); });
+    }
+    void releases(const std::string& machine) {
+        claims_.release({Caller::Role::machine, "alice", machine, "key of " + machine}, "released");
+        answers.erase(machine);
+    }
     // The worker of a claim that has ended is killed, and the next tenant's waits.
     void takes_its_course() {
         while (auto* worker = workers_.in(Worker::State::dying)) workers_.exits(*worker, "");
@@ -54,6 +64,10 @@ public:
         REQUIRE(next->claims_.take_over(handover, [](pid_t) { return nullptr; }));
         next->claims_.go_on();
         return next;
+    }
+    void in_touch_again() {
+        pool.cut = false;
+        claims_.lease_renewed();
     }
     PaperPool pool;
     std::map<std::string, Result<nlohmann::json>> answers;
@@ -148,6 +162,101 @@ TEST_CASE("who waits while a node loses touch with its pool waits for that, too"
     race.pass(std::chrono::milliseconds(500));
     race.pool.answer(true);
     CHECK(race.served("first"));
+}
+
+// etcd's members choose another leader, or are restarted one by one: no program shall end for that.
+TEST_CASE("a program that begins while a node is out of touch with its pool waits for that, for a while", "[races]") {
+    for (auto wait : {std::chrono::seconds(0), std::chrono::seconds(1)}) {
+        Race race;
+        race.pool.cut = true;
+        race.asks("first", wait);
+        race.pass(pool_missed_for / 2);
+        CHECK(race.answers.count("first") == 0);
+        race.in_touch_again();
+        race.pool.answer(true);
+        CHECK(race.served("first"));
+    }
+    Race race;
+    race.pool.cut = true;
+    race.asks("patient", std::chrono::hours(1));
+    CHECK(race.queue() == std::vector<std::string>{"patient"});
+    race.in_touch_again();
+    race.pool.answer(true);
+    CHECK(race.served("patient"));
+}
+
+TEST_CASE(
+    "a program that waits for its machine's GPU to be wiped when a node loses touch with its pool waits for that, too",
+    "[races]") {
+    Race race;
+    race.asks("first", std::chrono::seconds(0));
+    race.pool.answer(true);
+    race.releases("first");
+    race.asks("first", std::chrono::seconds(0));
+    race.pass(std::chrono::seconds(1));  // its worker has been told to end
+    race.pool.cut = true;
+    race.takes_its_course();
+    CHECK(race.answers.count("first") == 0);
+    SECTION("and begins when that is over") {
+        race.in_touch_again();
+        race.pool.answer(true);
+        CHECK(race.served("first"));
+    }
+    SECTION("and is told so when it is not") {
+        race.pass(worker_start_timeout);
+        REQUIRE(race.answers.count("first") == 1);
+        REQUIRE_FALSE(race.answers.at("first"));
+        CHECK(race.answers.at("first").error().what == "out of touch");
+    }
+}
+
+TEST_CASE("a program that waited for a node's pool in vain is told so", "[races]") {
+    for (auto wait : {std::chrono::seconds(0), std::chrono::seconds(1), std::chrono::seconds(6)}) {
+        Race race;
+        race.pool.cut = true;
+        race.asks("first", wait);
+        for (int place = 1; race.answers.count("first") == 0 && place < 100; ++place) {
+            race.pass(std::chrono::milliseconds(500));
+            auto answer = race.answers.find("first");
+            if (answer != race.answers.end() && answer->second && answer->second->contains("queued")) {
+                race.answers.erase(answer);
+                race.asks("first", wait, 1);
+            }
+        }
+        REQUIRE(race.answers.count("first") == 1);
+        REQUIRE_FALSE(race.answers.at("first"));
+        CHECK(race.answers.at("first").error().what == "out of touch");
+    }
+}
+
+TEST_CASE("a program whose claim the pool's store did not take in time begins anew when it answers again", "[races]") {
+    for (auto wait : {std::chrono::seconds(0), std::chrono::seconds(1)}) {
+        Race race;
+        race.asks("first", wait);
+        race.pool.cut = true;
+        race.pool.answer(false);
+        race.takes_its_course();
+        CHECK(race.answers.count("first") == 0);
+        CHECK(race.pool.holders.empty());
+        race.in_touch_again();
+        race.pool.answer(true);
+        CHECK(race.served("first"));
+    }
+}
+
+TEST_CASE("a program that is to be told of another node's GPUs waits while a node is out of touch with its pool",
+          "[races]") {
+    Race race;
+    race.pool.cut = true;
+    race.describes("here", 1);
+    race.describes("there", 2);
+    CHECK(race.answers.count("here") == 1);
+    CHECK(race.answers.count("there") == 0);
+    race.pool.moved = true;
+    race.in_touch_again();
+    REQUIRE(race.answers.count("there") == 1);
+    REQUIRE(race.answers.at("there"));
+    CHECK(race.answers.at("there")->at("redirect") == "there");
 }
 
 // Nobody looks before a claim begins: what its account has elsewhere comes with the answer.
