@@ -18,7 +18,7 @@ namespace tnr::cuda {
 namespace {
 
 // Never used again: a call whose number the client has given up may have succeeded all the same.
-uint64_t next_number() {
+uint64_t next_array_number() {
     static std::atomic<uint64_t> last{0};
     return ++last;
 }
@@ -67,7 +67,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
     uint64_t bytes = wire::array_charge(described, 1);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
-        uint64_t number = next_number();
+        uint64_t number = next_array_number();
         RemoteCall call(wire::CreateArray<>{number, device.number, shape_of(described, bytes)});
         auto result = call.send();
         if (result != CUDA_SUCCESS) return result;
@@ -82,7 +82,7 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
     return mipmapped_arrays().create([&](MipmappedArray& array, uint64_t, uint64_t handle) {
         array = {number, handle, context.handle, bytes, described, {}};
         for (unsigned index = 0; index < levels; ++index) {
-            uint64_t level_number = next_number();
+            uint64_t level_number = next_array_number();
             context.session.load()->append(context.number, wire::GetArrayLevel<>{level_number, number, index});
             array.levels.push_back(enter_array(context, level_number, handle, 0, wire::level_of(described, index)));
         }
@@ -96,7 +96,7 @@ CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& 
     levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
     uint64_t bytes = wire::array_charge(described, levels);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
-        uint64_t number = next_number();
+        uint64_t number = next_array_number();
         RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, shape_of(described, bytes), levels});
         auto result = call.send();
         if (result != CUDA_SUCCESS) return result;

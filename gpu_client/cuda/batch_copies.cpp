@@ -22,7 +22,7 @@ CUresult find_stream(CUstream handle, StreamRef& stream) {
     return stream.number <= 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;  // the default streams take no batches
 }
 
-bool is_sound(const BoxSide& side, const Box& box) {
+bool is_sound_batch_side(const BoxSide& side, const Box& box) {
     if (side.array) return true;
     uint64_t bytes = (box.slices - 1) * side.slice_bytes + extent(box.row_bytes, box.rows, side.pitch);
     return side.address != 0 && side.pitch >= box.row_bytes && (!side.on_device || is_allocated(side.address, bytes));
@@ -57,7 +57,8 @@ CUresult copy_all(const std::vector<BatchItem>& items, size_t* failed, const Str
     };
     for (size_t i = 0; i < items.size(); ++i) {
         auto& box = items[i].box;
-        if (!is_sound(box.to, box) || !is_sound(box.from, box)) return fail(i, CUDA_ERROR_INVALID_VALUE);
+        if (!is_sound_batch_side(box.to, box) || !is_sound_batch_side(box.from, box))
+            return fail(i, CUDA_ERROR_INVALID_VALUE);
     }
     for (size_t i = 0; i < items.size(); ++i) {
         auto& [box, order] = items[i];

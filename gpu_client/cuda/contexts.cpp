@@ -16,6 +16,7 @@
 #include "gpu_client/cuda/events.hpp"
 #include "gpu_client/cuda/green_contexts.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
@@ -47,6 +48,7 @@ CUresult synchronize_context(Context& context) {
 void context_ends(Context& context) {
     await_frees_to_host();
     storage_context_ends(context.handle);
+    unpin_memory_of(context);
     unshare_memory_of(context);
     forget_streams_of(context);
     forget_green_contexts_of(context);

@@ -437,6 +437,8 @@ static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes
         for (auto address : {to.address, from.address}) turn.begin_if_shared(address, *here, stream);
     };
     if (to.array != 0 || from.array != 0) {
+        for (auto address : {to.address, from.address})
+            if (!open_to_device_of(*here, address)) return CUDA_ERROR_INVALID_VALUE;
         begin_turn();
         RemoteCall call(wire::CopyArrayRows<>{place_of(to), place_of(from), row_bytes, rows, stream.number,
                                               wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
@@ -451,8 +453,8 @@ static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes
     auto *context_to = context_for_memory(to.address, *here), *context_from = context_for_memory(from.address, *here);
     bool elsewhere = context_to != here || context_from != here;
     // Drivers do not capture copies of the kind that names both contexts.
-    bool reachable = elsewhere && is_captured(stream) && open_to_captures(to.address, *here) &&
-                     open_to_captures(from.address, *here);
+    bool reachable = elsewhere && is_captured(stream) && open_to_device_of(*here, to.address) &&
+                     open_to_device_of(*here, from.address);
     if (elsewhere && !reachable)
         return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
     begin_turn();

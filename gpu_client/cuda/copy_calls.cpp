@@ -75,6 +75,17 @@ CUresult check_cuMemcpyPeerAsync(CUdeviceptr, CUcontext to, CUdeviceptr, CUconte
     return result == CUDA_SUCCESS && is_captured(stream) ? refuse_in_capture(stream) : result;
 }
 
+// With pinned memory, whose address is all devices', the contexts say nothing more than the addresses.
+CUresult pinned_cuMemcpyPeer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes) {
+    if (!find_context(there) || !find_context(here)) return CUDA_ERROR_INVALID_CONTEXT;
+    return ::on_device(unified(to), unified(from), bytes, nullptr, true);
+}
+CUresult pinned_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes,
+                                  CUstream stream) {
+    if (!find_context(there) || !find_context(here)) return CUDA_ERROR_INVALID_CONTEXT;
+    return ::on_device(unified(to), unified(from), bytes, stream, false);
+}
+
 }  // namespace tnr::cuda
 
 extern "C" {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kept_bytes_max = 25600;  // as cuda.h promises
 constexpr size_t callbacks_max = 1024;
-constexpr std::string_view left_out = "(older messages are left out)\n";
+constexpr std::string_view older_left_out = "(older messages are left out)\n";
 
 struct Callback {
     CUlogsCallback function;
@@ -45,10 +45,10 @@ std::string take(CUlogIterator* from, size_t room) {
     while (first != oldest && first != wanted && bytes + lines[first - 1 - oldest].size() <= room)
         bytes += lines[--first - oldest].size();
     const bool misses_some = first != wanted && wanted != logs().next;
-    if (misses_some && first != logs().next && bytes + left_out.size() > room)
+    if (misses_some && first != logs().next && bytes + older_left_out.size() > room)
         bytes -= lines[first++ - oldest].size();  // for the word that some are missing
     std::string text;
-    if (misses_some && first != logs().next) text = left_out;
+    if (misses_some && first != logs().next) text = older_left_out;
     for (auto at = first; at != logs().next; ++at) text += lines[at - oldest];
     if (from && (!text.empty() || wanted == logs().next)) *from = logs().next;
     return text;
@@ -125,7 +125,7 @@ CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator* from, const char* path, unsigne
         if (!path || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         auto* file = std::fopen(path, "we");
         if (!file) return CUDA_ERROR_INVALID_VALUE;
-        auto text = take(from, kept_bytes_max + left_out.size());
+        auto text = take(from, kept_bytes_max + older_left_out.size());
         bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
         written &= std::fclose(file) == 0;
         return written ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;

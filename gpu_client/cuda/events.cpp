@@ -123,10 +123,12 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     call.use(stream);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) {
-        if (flags & CU_EVENT_RECORD_EXTERNAL)
+        if (flags & CU_EVENT_RECORD_EXTERNAL) {
             event->in_graphs = true;  // launches record it
-        else
+            add_needs(stream, meeting_others());
+        } else {
             event->capture = stream.object->capture.load();
+        }
         return CUDA_SUCCESS;
     }
     event->capture = 0;
@@ -253,7 +255,10 @@ CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
     bool of_launches = (flags & CU_EVENT_WAIT_EXTERNAL) != 0 && is_captured(stream);
-    if (of_launches) return CUDA_SUCCESS;
+    if (of_launches) {
+        add_needs(stream, meeting_others());
+        return CUDA_SUCCESS;
+    }
     if (event->capture != 0 && stream.object && stream.object->capture == 0) watch_before_capture(stream);
     return capture_wait(stream, *event);
 }

@@ -13,11 +13,29 @@ namespace tnr::cuda {
 // What cuda.h allows. It is looked at before the array is.
 static constexpr unsigned operations_max = 256;
 
-CUresult check_cuStreamBatchMemOp(CUstream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
-    return count <= operations_max ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+static CUresult note_captured(CUstream in) {
+    StreamRef stream;
+    if (resolve_stream(in, stream) == CUDA_SUCCESS && is_captured(stream)) add_needs(stream, meeting_others());
+    return CUDA_SUCCESS;
 }
-CUresult check_cuStreamBatchMemOp_v2(CUstream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
-    return count <= operations_max ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+CUresult check_cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
+    return count <= operations_max ? note_captured(stream) : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult check_cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
+    return count <= operations_max ? note_captured(stream) : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult check_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr, cuuint32_t, unsigned) {
+    return note_captured(stream);
+}
+CUresult check_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
+    return note_captured(stream);
+}
+CUresult check_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr, cuuint32_t, unsigned) {
+    return note_captured(stream);
+}
+CUresult check_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
+    return note_captured(stream);
 }
 
 // Words of a stream that is not captured: whoever writes flags, or waits for them, does so between launches.
@@ -87,6 +105,7 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode* out, CUgraph graph, const
     return guarded("cuGraphAddBatchMemOpNode", [&]() -> CUresult {
         wire::BatchWork<> work;
         if (auto result = read_batch(given, work); result != CUDA_SUCCESS) return result;
+        add_needs(graph, meeting_others());
         return add_node(wire::AddBatchNode<>::op, {out, graph, dependencies, count}, work);
     });
 }

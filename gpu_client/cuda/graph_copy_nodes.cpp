@@ -7,10 +7,12 @@
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_functions.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
+#include "gpu_client/cuda/graph_pinned_copies.hpp"
 #include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
+#include "gpu_client/cuda/other_devices.hpp"
 
 namespace tnr::cuda {
 
@@ -43,7 +45,7 @@ void read_array(BoxSide& side, uint64_t& number, std::array<uint64_t, 3>& place)
     place = {side.x_bytes, side.y, side.z};
 }
 
-bool is_sound(const BoxSide& side, const Box& box) {
+bool is_sound_node_side(const BoxSide& side, const Box& box) {
     if (box.row_bytes > side.pitch || (box.slices > 1 && side.slice_bytes % side.pitch != 0)) return false;
     uint64_t bytes = (box.slices - 1) * side.slice_bytes + extent(box.row_bytes, box.rows, side.pitch);
     if (side.array) return true;
@@ -82,7 +84,10 @@ CUresult prepare(CUgraph graph, const CUDA_MEMCPY3D* given, CUcontext handle, co
     if (auto result = read_3d(given, box); result != CUDA_SUCCESS) return result;
     if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
     flatten(box);
-    if (!is_sound(box.to, box) || !is_sound(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_sound_node_side(box.to, box) || !is_sound_node_side(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
+    if (!pools_let_copy(box.to.address, box.from.address, *context)) return CUDA_ERROR_INVALID_VALUE;
+    for (auto* side : {&box.to, &box.from})
+        if (side->on_device && !open_to_device_of(*context, side->address)) return CUDA_ERROR_INVALID_VALUE;
     auto result = CUDA_SUCCESS;
     if (!box.from.on_device) result = mirror_side(*context, box, true, find_same, box.from, copy);
     if (result == CUDA_SUCCESS && !box.to.on_device)
@@ -229,6 +234,18 @@ CUresult check_order(const GraphNeeds& needs, const CopiesUntilNow& until_now, P
     return CUDA_SUCCESS;
 }
 
+// No mirror of an instance's new copy would follow what others do in the middle of a launch.
+CUresult share_beside_others(CUcontext handle, const CUDA_MEMCPY3D* given) {
+    Box box;
+    auto* context = find_context(handle);
+    if (!context || !given) return CUDA_SUCCESS;  // for prepare() to refuse
+    if (auto result = read_3d(given, box); result != CUDA_SUCCESS) return result;
+    auto result = share_box(*context, box);
+    return result != CUDA_ERROR_NOT_SUPPORTED
+               ? result
+               : static_cast<CUresult>(unsupported("an instance's new copy of host memory, not pinned, beside events"));
+}
+
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
     const auto before = needs_of(exec);
@@ -237,6 +254,8 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
     CopiesUntilNow until_now;
     if (auto result = find_until_now(*needs, handle, old, until_now); result != CUDA_SUCCESS) return result;
+    if (auto result = needs->meets_others ? share_beside_others(context, given) : CUDA_SUCCESS; result != CUDA_SUCCESS)
+        return result;
     auto find_same = [&](const HostCopy& like) {
         auto& one = until_now[like.to_device];
         if (one.functions.empty()) return needs->copies.find_same(like);

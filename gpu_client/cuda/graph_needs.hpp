@@ -5,7 +5,8 @@
 // into a mirror back, both in the stream's order and by the ordinary way of copies. Copies of overlapping memory may have
 // parts of one mirror (graph_joined_copies.hpp). A function of the program in the graph is given what copies before it
 // have put into their mirrors, and what it may have changed goes into the mirrors of copies behind it when it has run;
-// graph_order.hpp finds out which those are.
+// graph_order.hpp finds out which those are, and whether something else in the middle of a launch (an event that it records
+// or waits for) needs what would be copied only after it, or before.
 #pragma once
 
 #include <memory>
@@ -26,14 +27,24 @@ struct GraphNeeds {
     std::vector<GraphFunction> functions;
     bool allocates = false;    // memory, or frees it: a launch may be wrong, so the program waits for the answer
     bool may_be_less = false;  // a node is gone, say: order_needs() asks what is still there
+    // It records or waits for events, or writes or waits for words: what others do may come before a part of a launch, or
+    // behind it.
+    bool meets_others = false;
 
-    bool empty() const { return copies.empty() && functions.empty() && !allocates; }
+    bool empty() const { return copies.empty() && functions.empty() && !allocates && !meets_others; }
     void add(const GraphNeeds& more) {
         for (auto& copy : more.copies) copies.add(copy);
         functions.insert(functions.end(), more.functions.begin(), more.functions.end());
         allocates |= more.allocates;
         may_be_less |= more.may_be_less;
+        meets_others |= more.meets_others;
     }
 };
+
+inline GraphNeeds meeting_others() {
+    GraphNeeds needs;
+    needs.meets_others = true;
+    return needs;
+}
 
 }  // namespace tnr::cuda

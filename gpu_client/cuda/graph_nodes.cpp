@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/other_devices.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
 
@@ -41,16 +44,38 @@ static CUresult check_filled(const CUDA_MEMSET_NODE_PARAMS& fill) {
     bool beyond = finite && device_of_address(fill.dst) && !is_allocated(fill.dst, bytes);
     return beyond ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
+static CUresult check_filled_in(CUcontext handle, const CUDA_MEMSET_NODE_PARAMS& fill) {
+    auto* context = find_context(handle);
+    if (context && !open_to_device_of(*context, fill.dst)) return CUDA_ERROR_INVALID_VALUE;
+    return check_filled(fill);
+}
 CUresult check_cuGraphAddMemsetNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
-                                    const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext) {
-    return check_filled(*fill);
+                                    const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext context) {
+    return check_filled_in(context, *fill);
 }
 CUresult check_cuGraphMemsetNodeSetParams(CUgraphNode, const CUDA_MEMSET_NODE_PARAMS* fill) {
     return check_filled(*fill);
 }
 CUresult check_cuGraphExecMemsetNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS* fill,
-                                              CUcontext) {
-    return check_filled(*fill);
+                                              CUcontext context) {
+    return check_filled_in(context, *fill);
+}
+
+CUresult put_on_gpu(CUDA_MEMSET_NODE_PARAMS& fill) {
+    const auto elsewhere = addresses_elsewhere();
+    Context* context = nullptr;
+    const bool may_be = elsewhere.first <= fill.dst && fill.dst < elsewhere.behind;
+    if (!may_be || current_context(context) != CUDA_SUCCESS) return CUDA_SUCCESS;
+    uint64_t device = 0;
+    const auto result = find_elsewhere(*context, fill.dst, device);
+    if (result == CUDA_SUCCESS) fill.dst = device;
+    // What is no such memory, the driver there refuses.
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
+}
+void take_from_gpu(CUDA_MEMSET_NODE_PARAMS& fill) {
+    SharedMemory shared;
+    if (find_shared(fill.dst, shared) && fill.dst - shared.device < shared.bytes)
+        fill.dst += shared.host - shared.device;
 }
 
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
@@ -199,7 +224,7 @@ CUresult add_any(const NodePlace& place, CUgraphNodeParams& node) {
     }
 }
 
-bool is_plain(const CUgraphEdgeData& edge) {
+bool is_plain_edge(const CUgraphEdgeData& edge) {
     return edge.from_port == 0 && edge.to_port == 0 && edge.type == 0;
 }
 
@@ -207,7 +232,7 @@ bool is_plain(const CUgraphEdgeData& edge) {
 CUresult add_with_edges(const NodePlace& place, const CUgraphEdgeData* data, CUgraphNodeParams& node) {
     if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
     if (place.count > wire::list_items_max) return CUDA_ERROR_INVALID_VALUE;
-    if (!data || std::all_of(data, data + place.count, is_plain)) return add_any(place, node);
+    if (!data || std::all_of(data, data + place.count, is_plain_edge)) return add_any(place, node);
     CUgraphNode made = nullptr;
     if (auto result = add_any({&made, place.graph, nullptr, 0}, node); result != CUDA_SUCCESS) return result;
     std::vector<CUgraphNode> to(place.count, made);

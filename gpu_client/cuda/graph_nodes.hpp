@@ -22,6 +22,10 @@ inline wire::CallWay way_if(bool plain) {
     return plain ? wire::CallWay::async_ : wire::CallWay::sync;
 }
 
+// The program's pinned memory in what travels: by the GPU's address, which is given the memory if it has not got it; and back.
+CUresult put_on_gpu(CUDA_MEMSET_NODE_PARAMS& fill);
+void take_from_gpu(CUDA_MEMSET_NODE_PARAMS& fill);
+
 // Calls `use` for each copy of the graph, and of graphs inside it, until one fails.
 CUresult for_each_copy_node(CUgraph graph, const std::function<CUresult(CUgraphNode)>& use);
 CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes);

@@ -74,7 +74,7 @@ void Ownership::node_gone(uint64_t handle, Unneeded& unneeded) {
 }
 
 // Never used again: a call whose number the client has given up may have succeeded all the same.
-uint64_t next_number() {
+uint64_t next_graph_number() {
     static std::atomic<uint64_t> last{0};
     return ++last;
 }
@@ -91,7 +91,7 @@ uint64_t create(Registry& registry, const ClientSession* session, uint64_t numbe
 
 template <class Registry>
 uint64_t create_minted(Registry& registry, Ownership::Numbered& numbered) TNR_REQUIRES(ownership().mutex) {
-    uint64_t number = next_number();
+    uint64_t number = next_graph_number();
     return numbered[{nullptr, number}] = create(registry, nullptr, number);
 }
 
@@ -119,7 +119,7 @@ void mint(CUgraphNode& handle) {
     handle = handle_of<CUgraphNode>(create_minted(graph_nodes(), ownership().nodes));
 }
 void mint(CUgraphExec& handle) {
-    handle = handle_of<CUgraphExec>(create(graph_execs(), nullptr, next_number()));
+    handle = handle_of<CUgraphExec>(create(graph_execs(), nullptr, next_graph_number()));
 }
 
 GraphExec* find_graph_exec(CUgraphExec handle) {

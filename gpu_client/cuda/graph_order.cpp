@@ -101,7 +101,7 @@ bool has_memory(const GraphFunction& function) {
 bool any_order_does(const GraphNeeds& needs) {
     if (needs.may_be_less) return false;
     if (needs.copies.empty()) return std::none_of(needs.functions.begin(), needs.functions.end(), has_memory);
-    return needs.functions.empty() && !any_overlap(needs.copies, needs.copies);
+    return needs.functions.empty() && !needs.meets_others && !any_overlap(needs.copies, needs.copies);
 }
 
 // `tangled`: no order is right.
@@ -145,7 +145,9 @@ CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostC
 
 CUresult order_needs(CUgraph graph) {
     auto* object = find_graph(graph);
-    if (object && object->holder != 0 && needs_of(graph)) return CUDA_ERROR_NOT_SUPPORTED;  // it has no instances
+    auto all = needs_of(graph);
+    const bool more_than_others = all && (!all->copies.empty() || !all->functions.empty() || all->allocates);
+    if (object && object->holder != 0 && more_than_others) return CUDA_ERROR_NOT_SUPPORTED;  // it has no instances
     bool tangled = false;
     auto result = follow_shared_copies(graph);
     if (result == CUDA_SUCCESS) result = order_needs(graph, tangled);
@@ -158,8 +160,9 @@ CUresult order_needs(CUgraph graph) {
         if (result = join_mirrors(graph); result == CUDA_SUCCESS) result = order_needs(graph, tangled);
         if (result != CUDA_SUCCESS || !tangled) return result;
     }
-    return static_cast<CUresult>(
-        unsupported("a graph's copy from host memory, not pinned, that something before it or beside it changes"));
+    return static_cast<CUresult>(unsupported(
+        "a graph's copy of host memory, not pinned, that something before it or beside it changes, or that an "
+        "event of the graph waits for or follows"));
 }
 
 }  // namespace tnr::cuda

@@ -124,8 +124,13 @@ static CUresult note_recorded_by_graphs(CUevent handle) {
     return CUDA_SUCCESS;
 }
 
-CUresult check_cuGraphAddEventRecordNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent event) {
+CUresult check_cuGraphAddEventRecordNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUevent event) {
+    add_needs(graph, meeting_others());
     return note_recorded_by_graphs(event);
+}
+CUresult check_cuGraphAddEventWaitNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUevent) {
+    add_needs(graph, meeting_others());
+    return CUDA_SUCCESS;
 }
 CUresult check_cuGraphEventRecordNodeSetEvent(CUgraphNode, CUevent event) {
     return note_recorded_by_graphs(event);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <vector>
 
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/turn.hpp"
@@ -11,6 +12,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/page_file.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
@@ -149,7 +151,6 @@ static CUresult take_pages(Context& context, size_t bytes, unsigned flags, void*
     return memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-// Memory of a context that has ended is no longer shared.
 static void free_pages(const PinnedRange& range) {
     (void)free_shared(range.address);
     bool of_device = (range.flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0;
@@ -195,6 +196,26 @@ bool free_pinned(void* memory) {
     if (!remove(memory, false, range)) return false;
     free_pages(range);
     return true;
+}
+
+void unpin_memory_of(const Context& context) {
+    std::vector<PinnedRange> ended;
+    {
+        LockGuard lock(pinned().mutex);
+        std::erase_if(pinned().by_address, [&](auto& entry) {
+            auto& range = entry.second;
+            if (range.context != context.handle || range.pool != 0) return false;
+            ended.push_back(range);
+            return true;
+        });
+    }
+    for (auto& range : ended) {
+        await_copies(range);
+        if (range.registered)
+            (void)free_shared(range.address);
+        else
+            free_pages(range);
+    }
 }
 
 // Has the program memory in every page of it? The GPU's memory is none.
@@ -268,7 +289,8 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         PinnedRange range;
         if (!flags || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
-        *flags = range.flags;
+        // Addresses are unified, so it is every context's.
+        *flags = range.flags | CU_MEMHOSTALLOC_PORTABLE;
         return CUDA_SUCCESS;
     });
 }

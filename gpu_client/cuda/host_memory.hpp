@@ -24,6 +24,9 @@ struct PinnedRange {
 // Behind cuMemHostAlloc and cuMemFreeHost, which waits for work on the memory. False: no such memory was allocated.
 CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool = 0);
 bool free_pinned(void* memory);
+// The context is about to end, and with it what it has pinned, pools' memory aside: allocated memory is freed, registered
+// memory is the program's alone again, with what the GPU has left in it.
+void unpin_memory_of(const Context& context);
 
 // Finds the pinned range that covers all of the memory; false if there is none.
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range);

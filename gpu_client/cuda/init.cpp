@@ -72,7 +72,7 @@ static constexpr int proposals_max = 8;
 static constexpr std::chrono::milliseconds unsuited_farewell_timeout{500};
 
 // One device's range of addresses, held in this process from the first moment on.
-struct Range {
+struct DeviceRange {
     Device* device = nullptr;
     uint64_t address = 0;  // 0: where the worker has it, this process has something else
     uint64_t bytes = 0;
@@ -80,8 +80,8 @@ struct Range {
 
 // The worker keeps the devices in the order in which the pool described them. It has reserved a range for each before
 // it knew us; usually these are free here as well, and nothing needs to be moved.
-static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
-    std::vector<Range> ranges;
+static Result<std::vector<DeviceRange>> hold_ranges(const SessionOffer& offer) {
+    std::vector<DeviceRange> ranges;
     for (auto* device : devices()) {
         auto index = static_cast<size_t>(device->number);
         if (index >= offer.devices.size())
@@ -94,7 +94,7 @@ static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
     return ranges;
 }
 
-static CUresult propose(ClientSession& session, const Range& range) {
+static CUresult propose(ClientSession& session, const DeviceRange& range) {
     auto question = wire::question_of(wire::MoveRange<>{range.device->number, range.address, range.bytes});
     Pending pending;
     session.request(0, wire::op_move_range, question, pending);
@@ -103,7 +103,7 @@ static CUresult propose(ClientSession& session, const Range& range) {
 }
 
 // Finds a place that is free here and there. Where addresses are scarce, a smaller one does.
-static Result<> move_range(ClientSession& session, Range& range) {
+static Result<> move_range(ClientSession& session, DeviceRange& range) {
     const uint64_t unit = range.device->description.granularity_bytes;
     const uint64_t all = range.bytes, least = std::min(all, range.device->description.memory_bytes);
     CUresult refusal = CUDA_ERROR_OUT_OF_MEMORY;
@@ -129,7 +129,7 @@ static Result<> move_range(ClientSession& session, Range& range) {
                  "if the server is older than this library, update it"};
 }
 
-static Result<> agree_on_ranges(ClientSession& session, std::vector<Range>& ranges) {
+static Result<> agree_on_ranges(ClientSession& session, std::vector<DeviceRange>& ranges) {
     for (auto& range : ranges)
         if (range.address == 0)
             if (auto moved = move_range(session, range); !moved) return moved;
@@ -138,7 +138,7 @@ static Result<> agree_on_ranges(ClientSession& session, std::vector<Range>& rang
     return Ok{};
 }
 
-static void let_go(const std::vector<Range>& ranges) {
+static void let_go(const std::vector<DeviceRange>& ranges) {
     for (auto& range : ranges)
         if (range.address != 0) let_go_of_addresses(range.address, range.bytes);
 }

@@ -143,7 +143,7 @@ bool pools_let_copy(uint64_t to, uint64_t from, const Context& here) {
     return !pool || opens_to(pool->open_to, here.device);
 }
 
-bool open_to_captures(uint64_t address, const Context& here) {
+bool open_to_device_of(const Context& here, uint64_t address) {
     auto* device = device_of_address(address);
     Allocation allocation;
     if (!device || device->ordinal == here.device || !device->memory->find(address, allocation)) return true;

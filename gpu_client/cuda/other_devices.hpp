@@ -14,9 +14,10 @@ Context* context_for_memory(uint64_t address, Context& here);
 // False where one of the addresses is of another device's pool that is not open to the device `here`, to or from which
 // the copy is.
 bool pools_let_copy(uint64_t to, uint64_t from, const Context& here);
-// A graph's copy runs in one context, so its device must be able to use the memory: opens all memory of the address's
-// device to it, for as long as the process lives. False where that is not possible.
-bool open_to_captures(uint64_t address, const Context& here);
+// A graph's copies and fills, and copies from and to arrays, run in one context, so its device must be able to use the
+// memory: opens all memory of the address's device to it, for as long as the process lives. False where that is not
+// possible.
+bool open_to_device_of(const Context& here, uint64_t address);
 
 class Detour {
 public:

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <tuple>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/client_session.hpp"
@@ -23,6 +22,8 @@ static constexpr std::chrono::seconds remarkable_wait{10};
 // How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
 // itself: the driver may keep it in a call that waits for the stream.
 static constexpr std::chrono::milliseconds giving_timeout{2000};
+// Pieces that are asked for before the first is waited for.
+static constexpr size_t fetched_together_max = 256;
 
 Work work_of(const Context& context, const StreamRef& stream) {
     return {context.handle, stream.object ? stream.object->handle : 0, last_use(stream, context)};
@@ -144,22 +145,44 @@ void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uin
     stats().pages.given.fetch_add(bytes, Stats::relaxed);
 }
 
-bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to) {
+namespace {
+// One piece on its way. It must stay where it is until it is waited for.
+struct Fetch {
+    wire::Bytes question;
+    Pending pending;
+};
+}  // namespace
+
+static bool finish(ClientSession& session, Fetch& fetch, uint64_t bytes) {
+    session.wait(fetch.pending);
+    if (fetch.pending.result != CUDA_SUCCESS) return false;
+    wire::Reader answer(fetch.pending.answer);
+    wire::DownloadReply reply;
+    if (!wire::read(answer, reply) || !fetch.pending.destination.write(0, reply.data)) return false;
+    stats().pages.count_fetched(bytes);
+    return true;
+}
+
+bool fetch_bytes(const Transfers& by, std::span<const WantedBytes> wanted) {
     uint64_t stream = 0;
     auto* context = find(by, stream);
     if (!context) return false;
     auto& session = *context->session.load();
-    auto question = wire::question_of(wire::Download<>{device, stream, wire::copy_sync | wire::copy_shared, bytes});
-    Pending pending;
-    pending.destination = {to, bytes, 0, 0};
-    session.request(context->number, wire::Download<>::op, question, pending);
-    session.wait(pending);
-    if (pending.result != CUDA_SUCCESS) return false;
-    wire::Reader answer(pending.answer);
-    wire::DownloadReply reply;
-    if (!wire::read(answer, reply) || !pending.destination.write(0, reply.data)) return false;
-    stats().pages.count_fetched(bytes);
-    return true;
+    bool all = true;
+    while (!wanted.empty()) {
+        const auto now = wanted.first(std::min(wanted.size(), fetched_together_max));
+        wanted = wanted.subspan(now.size());
+        std::vector<Fetch> asked(now.size());
+        for (size_t i = 0; i < now.size(); ++i) {
+            const wire::Download<> record{now[i].device, stream, wire::copy_sync | wire::copy_shared, now[i].bytes};
+            asked[i].question = wire::question_of(record);
+            asked[i].pending.destination = {now[i].to, now[i].bytes, 0, 0};
+            session.request(context->number, record.op, asked[i].question, asked[i].pending);
+        }
+        ++stats().pages.waits;
+        for (size_t i = 0; i < now.size(); ++i) all &= finish(session, asked[i], now[i].bytes);
+    }
+    return all;
 }
 
 // False after `timeout`.
@@ -184,10 +207,7 @@ static bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout
 }
 
 void finish_for_stream(std::vector<Transfers> used) {
-    auto before = [](const Transfers& a, const Transfers& b) {
-        return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
-    };
-    std::sort(used.begin(), used.end(), before);
+    std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());
     for (auto& by : used) {
         if (finish_giving(by, giving_timeout)) continue;
@@ -206,7 +226,8 @@ void give_pages(const SharedRange& range, PageRun run) {
 bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to) {
     auto [offset, bytes] = range.part(run);
     to += offset - run.first * page_bytes();
-    return bytes == 0 || fetch_bytes({range.context, range.transfers}, range.device + offset, bytes, to);
+    const WantedBytes wanted{range.device + offset, bytes, to};
+    return bytes == 0 || fetch_bytes({range.context, range.transfers}, {&wanted, 1});
 }
 
 }  // namespace tnr::cuda

@@ -2,6 +2,8 @@
 // the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "gpu_client/cuda/objects.hpp"
@@ -29,11 +31,18 @@ CUresult open_transfers(Context& context, uint64_t& stream);
 struct Transfers {
     uint64_t context = 0, stream = 0;  // handles
     bool operator==(const Transfers&) const = default;
+    bool operator<(const Transfers& other) const {
+        return std::tie(context, stream) < std::tie(other.context, other.stream);
+    }
 };
 // What is sent after this sees the bytes, in whatever stream.
 void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes);
-// Blocks until the bytes have been written from `to` on.
-bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to);
+struct WantedBytes {
+    uint64_t device, bytes;
+    std::byte* to;
+};
+// Blocks until all bytes have been written from `to` on: it waits once, up to some hundred pieces.
+bool fetch_bytes(const Transfers& by, std::span<const WantedBytes> wanted);
 // Blocks until the GPU has what was given after a function that a stream waits for. It may take too long: then it tells.
 // `used`: what has moved it, in any order; each is waited for once.
 void finish_for_stream(std::vector<Transfers> used);

@@ -66,8 +66,8 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
     Known known;
     if (!identify(address, known)) return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
-        case CU_POINTER_ATTRIBUTE_CONTEXT:
-            return give(data, known.context);
+        case CU_POINTER_ATTRIBUTE_CONTEXT:  // a pool's memory belongs to none
+            return give(data, known.pool == 0 ? known.context : 0);
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
             return give(data, static_cast<unsigned>(known.type));
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -130,7 +130,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute
     });
 }
 
-// Unlike its sibling, this one has an answer for memory that CUDA does not know: zeros (and no device, -2).
+// Unlike its sibling, this one has an answer for memory that CUDA does not know: zeros, no device (-2), and the address itself
+// as the host's, whether there is anything or not (cudaPointerAttributes' documentation says so).
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
                                         CUdeviceptr address) {
     return guarded("cuPointerGetAttributes", [&]() -> CUresult {
@@ -140,6 +141,9 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute*
             if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS) continue;
             std::memset(data[i], 0, size_of(attributes[i]));
             if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) (void)give(data[i], -2);
+            Known known;
+            const bool asks_host = attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER;
+            if (asks_host && !identify(address, known)) (void)give(data[i], address);
         }
         return CUDA_SUCCESS;
     });

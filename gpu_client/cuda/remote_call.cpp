@@ -53,7 +53,9 @@ void RemoteCall::use(const StreamRef& stream) {
 CUresult RemoteCall::prepare() {
     if (refused_ != CUDA_SUCCESS) return refused_;
     if (!context_chosen_) {
-        if (auto result = current_context(context_); result != CUDA_SUCCESS) return result;
+        auto result = current_context(context_);
+        if (result != CUDA_SUCCESS && needs_context_) return result;
+        if (result != CUDA_SUCCESS) context_ = nullptr;
     } else if (context_) {
         if (auto result = usable(context_); result != CUDA_SUCCESS) return result;
     }

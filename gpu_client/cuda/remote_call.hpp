@@ -35,6 +35,7 @@ public:
     void works_in(const StreamRef& stream) { stream_ = stream; }  // so waiting for the stream waits for it
     void on(Device& device);                                      // in no context, with this device's session
     void in_context(Context* context);                            // instead of the current one; null: in none
+    void in_any_context() { needs_context_ = false; }         // in the current one, or in none where that does not live
     void use(const StreamRef& stream);                        // works in it, and in its context unless one was chosen
     void into(Destination to) { pending_.destination = to; }  // where op_bulk_down pieces go
     // For what the program has not called: failures of its calls that nobody waited for are left to a call of its own.
@@ -75,7 +76,7 @@ private:
     uint16_t op_;
     wire::CallWay way_;
     CUresult refused_ = CUDA_SUCCESS;
-    bool context_chosen_ = false, leaves_async_errors_ = false;
+    bool context_chosen_ = false, needs_context_ = true, leaves_async_errors_ = false;
     Context* context_ = nullptr;
     Device* device_ = nullptr;  // where there is no context
     ClientSession* session_ = nullptr;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/turn.hpp"
@@ -29,13 +31,31 @@ Edges& edges() {
 }
 
 // Another thread of the program may be writing beside what the GPU has changed: only that is taken over.
-void fetch(SharedEdge& edge) {
-    std::vector<std::byte> now(edge.bytes);
-    if (!fetch_bytes({edge.context, edge.transfers}, edge.device, edge.bytes, now.data())) return;
+void take(SharedEdge& edge, std::vector<std::byte> now) {
     auto* here = reinterpret_cast<std::byte*>(edge.host);
     for (size_t i = 0; i < now.size(); ++i)
         if (now[i] != edge.known[i]) here[i] = now[i];
     edge.known = std::move(now);
+}
+
+// One wait for all of a context.
+template <class Which>
+void fetch(std::vector<SharedEdge>& edges, Which which) {
+    struct Batch {
+        std::vector<WantedBytes> wanted;
+        std::vector<std::pair<SharedEdge*, std::vector<std::byte>>> into;
+    };
+    std::map<Transfers, Batch> all;
+    for (auto& edge : edges) {
+        if (!which(edge)) continue;
+        auto& batch = all[Transfers{edge.context, edge.transfers}];
+        auto& now = batch.into.emplace_back(&edge, std::vector<std::byte>(edge.bytes)).second;
+        batch.wanted.push_back({edge.device, edge.bytes, now.data()});
+    }
+    for (auto& [by, batch] : all) {
+        if (!fetch_bytes(by, batch.wanted)) continue;
+        for (auto& [edge, now] : batch.into) take(*edge, std::move(now));
+    }
 }
 
 // Only what the program has changed: the GPU may be changing what lies beside it.
@@ -64,8 +84,7 @@ void add_edge(SharedEdge edge) {
 void remove_edges(uint64_t memory, bool fetch_first) {
     if (shared_edges == 0) return;
     TakenTurn turn(edges().turn);
-    for (auto& edge : edges().all)
-        if (edge.memory == memory && fetch_first && edges().with_gpu()) fetch(edge);
+    if (fetch_first && edges().with_gpu()) fetch(edges().all, [&](auto& edge) { return edge.memory == memory; });
     std::erase_if(edges().all, [&](auto& edge) { return edge.memory == memory; });
     shared_edges = edges().all.size();
 }
@@ -88,7 +107,7 @@ void fetch_edges(uint64_t finished) {
     if (shared_edges == 0) return;
     TakenTurn turn(edges().turn);
     if (!edges().with_gpu()) return;
-    for (auto& edge : edges().all) fetch(edge);
+    fetch(edges().all, [](auto&) { return true; });
     edges().fetched = std::max(edges().fetched, finished);
 }
 

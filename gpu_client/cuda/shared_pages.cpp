@@ -457,7 +457,9 @@ bool unshare_memory(uint64_t host, bool fetch) {
 void unshare_memory_of(const Context& context) {
     if (!anything_shared()) return;
     pages().forget_work_of(context.handle);
-    for (auto& memory : shared_memory_of(context.handle)) (void)unshare_memory(memory.host, false);
+    // Memory of the program's own, which another context has registered, stays.
+    for (auto& memory : shared_memory_of(context.handle))
+        (void)unshare_memory(memory.host, memory.kind == SharedKind::registered);
 }
 
 void expect_touches(uint64_t host, uint64_t bytes, bool soon) {

@@ -31,8 +31,10 @@ static void print_pages(const PageStats& pages) {
     if (pages.given == 0 && pages.faults == 0) return;
     std::fprintf(stderr,
                  "tnr: managed and mapped memory: %" PRIu64 " bytes given to the GPU, %" PRIu64
-                 " fetched (at most %" PRIu64 " after one piece of work), %" PRIu64 " accesses waited\n",
-                 pages.given.load(), pages.fetched.load(), pages.fetched_in_turn_max.load(), pages.faults.load());
+                 " fetched (at most %" PRIu64 " after one piece of work) in %" PRIu64 " round trips, %" PRIu64
+                 " accesses waited\n",
+                 pages.given.load(), pages.fetched.load(), pages.fetched_in_turn_max.load(), pages.waits.load(),
+                 pages.faults.load());
 }
 
 static void print_traffic(const wire::Link& link) {

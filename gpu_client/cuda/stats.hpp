@@ -15,6 +15,7 @@ struct PageStats {
     std::atomic<uint64_t> faults{0};   // accesses that had to wait for a page
     std::atomic<uint64_t> fetched{0};  // bytes
     std::atomic<uint64_t> given{0};
+    std::atomic<uint64_t> waits{0};  // for what is fetched
     // Bytes that were fetched since the GPU was given the memory last, and the most that this has ever been.
     std::atomic<uint64_t> fetched_in_turn{0}, fetched_in_turn_max{0};
 

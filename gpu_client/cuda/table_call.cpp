@@ -22,6 +22,7 @@ void TableCall::handle(CUstream given) {
 }
 
 void TableCall::handle(CUgraph given) {
+    in_any_context();
     uint64_t number = 0;
     if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
     named_.name(given);
@@ -29,6 +30,7 @@ void TableCall::handle(CUgraph given) {
 }
 
 void TableCall::handle(CUgraphNode given) {
+    in_any_context();
     uint64_t number = 0;
     if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
     named_.name(given);

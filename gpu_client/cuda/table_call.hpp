@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <type_traits>
 
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/other_devices.hpp"
@@ -16,8 +17,10 @@ public:
     using RemoteCall::RemoteCall;
 
     void handle(CUstream stream);
+    // Graphs are no context's.
     template <class Handle>
     void handle(Handle given) {
+        if constexpr (std::is_same_v<Handle, CUgraphExec>) in_any_context();
         uint64_t number = 0;
         if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
         put(number);

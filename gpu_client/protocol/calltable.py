@@ -12,7 +12,7 @@ HANDLES = {"CUstream": "Stream", "CUevent": "Event", "CUcontext": "Context", "CU
 # number's handle with handle_of_number() (graph_objects.hpp), the worker enters, ends and numbers them (Handles).
 MADE = ("CUgraph", "CUgraphNode", "CUgraphExec")
 FOUND = MADE + ("CUevent",)
-NOTES = ("no_context", "destroys", "takes_memory", "sets_attribute", "answers_failure", "checked", "noted", "plain", "acts")
+NOTES = ("no_context", "any_context", "destroys", "takes_memory", "sets_attribute", "answers_failure", "checked", "noted", "plain", "acts")
 
 
 class Said:

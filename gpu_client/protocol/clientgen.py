@@ -11,9 +11,19 @@ def split_length(text):
     return match.groups() if match else (text, None)
 
 
+def takes_detours(call):
+    """A fill's memory may be another device's than the stream's. Copies of peers name the context of each side."""
+    return len(or_pinned(call)) == 1
+
+
 def or_pinned(call):
-    """The parameters that may be pinned memory of the program."""
-    return [n for _, n in call.parameters if call.of(n).may_be_pinned]
+    """The addresses that may be pinned memory of the program."""
+    return [n for _, n in call.parameters if call.of(n).may_be_pinned and call.of(n).kind not in ("in", "out")]
+
+
+def with_addresses(call):
+    """The structs in which such an address goes as the GPU's."""
+    return [n for _, n in call.parameters if call.of(n).may_be_pinned and call.of(n).kind == "in"]
 
 
 def null_checks(call):
@@ -56,14 +66,14 @@ def send_parameter(call, structs, type_, name):
         each = " ".join(put_value(structs, pointee(type_), f"(*{name})"))
         return [f"call.put_flag({name} != nullptr);", f"if ({name}) {{ {each} }}"]
     if said.kind == "in":
-        return put_value(structs, pointee(type_), f"(*{name})")
+        return put_value(structs, pointee(type_), f"{name}_there" if said.may_be_pinned else f"(*{name})")
     if type_ in HANDLES:
         return [f"call.handle({name});"]
     if type_ == "CUdevice":
         return [f"call.ordinal({name});"]
     if said.kind.startswith("device("):
         length, unit = split_length(said.kind[7:-1])
-        checked = "any_device" if said.may_be_pinned and call.has_stream() else "device"
+        checked = "any_device" if takes_detours(call) and call.has_stream() else "device"
         return [f"call.{checked}({name}, {length});"] + ([f"call.aligned({name}, {unit});"] if unit else [])
     return [f"call.put({name});"]
 
@@ -74,7 +84,8 @@ def take_parameter(call, structs, type_, name):
         each = " ".join(take_value(structs, pointee(type_), "value"))
         return [f"{{ {pointee(type_)} value{{}}; {each} if ({name}) *{name} = value; }}"]
     if not said.count:
-        return take_value(structs, pointee(type_), f"(*{name})")
+        back = [f"take_from_gpu(*{name});"] if said.may_be_pinned else []
+        return take_value(structs, pointee(type_), f"(*{name})") + back
     each = " ".join(take_value(structs, pointee(type_), f"{name}[i]"))
     return [f"if ({name}) for (size_t i = 0; i < {said.count}_room; ++i) {{",
             f"    {name}[i] = {{}};", f"    if (i < *{said.count}) {{ {each} }}", "}"]
@@ -100,15 +111,20 @@ def client_stub(call, structs):
     if or_pinned(call):
         asked = " || ".join(f"is_pinned({n})" for n in or_pinned(call))
         body.append(f"if ({asked}) return pinned_{call.symbol}({arguments});")
-        if not call.has_stream():  # the null stream's order; the caller does not wait for it in either form
+        if takes_detours(call) and not call.has_stream():  # the null stream's order; the caller does not wait for it in either form
             elsewhere = " || ".join(f"is_elsewhere({n})" for n in or_pinned(call))
             body.append(f"if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
+    for name in with_addresses(call):
+        body += [f"auto {name}_there = *{name};",
+                 f"if (auto refused = put_on_gpu({name}_there); refused != CUDA_SUCCESS) return refused;"]
     way = "wire::CallWay::" + {"async": "async_"}.get(call.how, call.how)
     if "plain" in call.notes:
         way = f"way_if(plain_{call.symbol}({arguments}))"
     body.append(f"TableCall call(wire::op_{call.symbol}, {way});")
     if "no_context" in call.notes:
         body.append("call.in_context(nullptr);")
+    if "any_context" in call.notes:
+        body.append("call.in_any_context();")
     if call.how == "async" and not call.has_stream() and any(call.of(n).kind.startswith("device(") for _, n in call.parameters):
         body.append("call.in_null_stream();")
     made = [(t, n) for t, n in call.parameters if call.of(n).kind == "new"]

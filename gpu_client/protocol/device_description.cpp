@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/text.hpp"
+
 namespace tnr {
 
 using nlohmann::json;
@@ -26,8 +28,8 @@ static bool is_power_of_two(uint64_t value) {
 
 Result<DeviceDescription> device_from_json(const json& value) try {
     DeviceDescription device;
-    device.name = value.at("name").get<std::string>();
-    device.uuid = value.at("uuid").get<std::string>();
+    device.name = harmless(value.at("name").get<std::string>());
+    device.uuid = harmless(value.at("uuid").get<std::string>());
     auto& pci = value.at("pci");
     device.pci_domain = pci.at("domain").get<int>();
     device.pci_bus = pci.at("bus").get<int>();

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/text.hpp"
+
 namespace tnr {
 
 using nlohmann::json;
@@ -39,8 +41,8 @@ json to_json(const GpuSnapshot& snapshot) {
 
 static GpuFacts device_from(const json& value) {
     GpuFacts gpu;
-    gpu.name = value.at("name").get<std::string>();
-    gpu.uuid = value.at("uuid").get<std::string>();
+    gpu.name = harmless(value.at("name").get<std::string>());
+    gpu.uuid = harmless(value.at("uuid").get<std::string>());
     auto& pci = value.at("pci");
     gpu.pci_domain = pci.at("domain").get<int>();
     gpu.pci_bus = pci.at("bus").get<int>();
@@ -48,12 +50,12 @@ static GpuFacts device_from(const json& value) {
     gpu.memory_total = value.at("memory").at("total").get<uint64_t>();
     gpu.memory_used = value.at("memory").at("used").get<uint64_t>();
     gpu.cuda_version = value.at("cuda_version").get<int>();
-    gpu.driver_version = value.at("driver_version").get<std::string>();
+    gpu.driver_version = harmless(value.at("driver_version").get<std::string>());
     gpu.values = value.at("values").get<std::map<std::string, int64_t>>();
     // Servers of before these were told leave them out: none known.
     gpu.peers = value.value("peers", std::map<std::string, uint32_t>());
     for (auto& link : value.value("links", json::array()))
-        gpu.links[link.at("number").get<unsigned>()] = link.at("remote").get<std::string>();
+        gpu.links[link.at("number").get<unsigned>()] = harmless(link.at("remote").get<std::string>());
     return gpu;
 }
 
@@ -62,7 +64,7 @@ Result<GpuSnapshot> snapshot_from_json(const json& value) try {
     for (auto& device : value.at("devices")) snapshot.devices.push_back(device_from(device));
     for (auto& process : value.at("processes")) {
         GpuProcess found{process.at("device").get<unsigned>(), process.at("pid").get<int>(),
-                         process.at("name").get<std::string>(), process.at("used_bytes").get<uint64_t>()};
+                         harmless(process.at("name").get<std::string>()), process.at("used_bytes").get<uint64_t>()};
         if (found.device < snapshot.devices.size()) snapshot.processes.push_back(std::move(found));
     }
     for (auto& gpu : snapshot.devices)

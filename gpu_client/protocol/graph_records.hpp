@@ -154,7 +154,9 @@ struct OrderGraph {
         // 0: none. That is the order in which the client fetches them when the graph is done.
         List<uint32_t, graph_mirrors_max> unseen;
         // A copy from the host comes after one to overlapping memory there, with nobody between them that could carry the
-        // one mirror's content to the other; or after one and a function beside that, which would undo it.
+        // one mirror's content to the other; or after one and a function beside that, which would undo it. Or a copy from
+        // the host comes after a wait for others (an event, a word), or others are told after a copy to the host, with no
+        // function between the two.
         uint8_t tangled = 0;
         auto fields() { return std::tie(functions, unseen, tangled); }
     };

@@ -198,6 +198,7 @@ static CUresult load_received(WorkerSession& session, LoadRequest& request, cons
     return result;
 }
 
+// Aside where the driver may wait for a function of the client's, which may need the dispatcher before it ends.
 static Answer load_library(WorkerSession& session, Call& call, const wire::LoadLibrary& record) {
     LoadRequest request(call, record);
     if (session.images.only_offered(record.library, record.image_bytes))
@@ -206,7 +207,7 @@ static Answer load_library(WorkerSession& session, Call& call, const wire::LoadL
     auto image = session.images.take(record.library, record.image_bytes);
     if (!image) return CUDA_ERROR_INVALID_IMAGE;
     auto variables = variable_bytes(image->bytes());
-    if (session.code_memory.has_room_to_load(variables.value_or(0)))
+    if (session.code_memory.has_room_to_load(variables.value_or(0)) && !session.understudy.may_step_in())
         return load_received(session, request, *image, variables, offer, call.outputs);
     auto kept = std::make_shared<CodeImage>(std::move(*image));
     return session.run_aside(call, [&session, request, kept, variables, offer](wire::Bytes& outputs) mutable {

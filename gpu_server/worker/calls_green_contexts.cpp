@@ -114,7 +114,7 @@ static Answer destroy(WorkerSession& session, Call& call, const wire::DestroyGre
     return session.run_aside(call, [handle = green.named.handle] { return driver().cuGreenCtxDestroy(handle); });
 }
 
-static Answer create_stream(WorkerSession& session, Call&, const wire::CreateGreenStream<Resolved>& wanted) {
+static Answer create_green_stream(WorkerSession& session, Call&, const wire::CreateGreenStream<Resolved>& wanted) {
     if (!driver().cuGreenCtxStreamCreate) return CUDA_ERROR_NOT_SUPPORTED;
     if (wanted.stream < wire::first_minted_stream) return CUDA_ERROR_INVALID_VALUE;
     if (auto room = session.handles.streams.room_for(wanted.stream); room != CUDA_SUCCESS) return room;
@@ -134,7 +134,7 @@ void add_green_context_calls(HandlerTable& table) {
     table.add<describe>();
     table.add<create>();
     table.add<destroy>();
-    table.add<create_stream>();
+    table.add<create_green_stream>();
 }
 
 }  // namespace tnr::worker

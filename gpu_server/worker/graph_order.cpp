@@ -116,6 +116,9 @@ CUresult GraphOrder::describe(CUgraphNode node, CUgraphNodeType type, Step& step
         if (result == CUDA_SUCCESS) step.ticket = ticket_of_(params);
         return result;
     }
+    const bool has_words = type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+    step.waits = has_words || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+    step.tells = has_words || type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
     if (type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     CUDA_MEMCPY3D copy{};
     auto result = driver().cuGraphMemcpyNodeGetParams(node, &copy);
@@ -147,6 +150,7 @@ void GraphOrder::count_bits() {
     for (uint32_t i = 0; i < steps_.size(); ++i) {
         if (steps_[i].ticket != 0) steps_[i].function_bit = bits++, functions_.push_back(i);
         if (steps_[i].writes >= 0) steps_[i].write_bit = bits++, writers_.push_back(i);
+        if (steps_[i].waits) steps_[i].wait_bit = bits++, waits_.push_back(i);
     }
     const auto words = (static_cast<size_t>(bits) + 63) / 64;
     if (words * steps_.size() <= set_words_max) sets_.assign(steps_.size(), StepSet(words));
@@ -159,6 +163,7 @@ void GraphOrder::find_sets() {
             for (size_t word = 0; word < known.size(); ++word) sets_[i][word] |= known[word];
             set_bit(sets_[i], steps_[step].function_bit);
             set_bit(sets_[i], steps_[step].write_bit);
+            set_bit(sets_[i], steps_[step].wait_bit);
         }
 }
 
@@ -192,6 +197,25 @@ bool GraphOrder::tangled(uint32_t reader) const {
         }
         return !handed_on;
     });
+}
+
+// A function between the two steps, which has them exchange mirrors and the program's memory.
+bool GraphOrder::is_heard(uint32_t step, int bit) const {
+    return std::any_of(functions_.begin(), functions_.end(), [&](uint32_t function) {
+        return has_bit(sets_[step], steps_[function].function_bit) && has_bit(sets_[function], bit);
+    });
+}
+
+// Mirrors are filled before a launch and fetched after it. Is there one that would have to be filled when others have done
+// something, or fetched before others are told?
+bool GraphOrder::meets_mirrors(uint32_t step) const {
+    auto known = [&](int bit) { return has_bit(sets_[step], bit) && !is_heard(step, bit); };
+    const bool too_early = steps_[step].reads >= 0 && std::any_of(waits_.begin(), waits_.end(), [&](uint32_t wait) {
+                               return known(steps_[wait].wait_bit);
+                           });
+    return too_early || (steps_[step].tells && std::any_of(writers_.begin(), writers_.end(), [&](uint32_t writer) {
+                             return known(steps_[writer].write_bit);
+                         }));
 }
 
 // ---- the answer ----
@@ -252,7 +276,8 @@ CUresult GraphOrder::answer(wire::OrderGraph<>::Reply& order) {
         listed += order.functions.back().seen.size() + order.functions.back().brings.size();
         if (listed > listed_max) return CUDA_ERROR_NOT_SUPPORTED;
     }
-    for (uint32_t i = 0; i < steps_.size(); ++i) order.tangled |= steps_[i].reads >= 0 && tangled(i);
+    for (uint32_t i = 0; i < steps_.size(); ++i)
+        order.tangled |= (steps_[i].reads >= 0 && tangled(i)) || meets_mirrors(i);
     for (auto writer : writers_) {
         bool seen = std::any_of(functions_.begin(), functions_.end(),
                                 [&](uint32_t function) { return has_bit(sets_[function], steps_[writer].write_bit); });

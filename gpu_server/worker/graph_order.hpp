@@ -10,7 +10,7 @@
 
 namespace tnr::worker {
 
-// What is known before each step of a graph: a bit for each function, and for each copy into a mirror.
+// What is known before each step of a graph: a bit for each function, for each copy into a mirror, and for each wait for others.
 using StepSet = std::vector<uint64_t>;
 
 class GraphOrder {
@@ -31,10 +31,11 @@ public:
 private:
     // A node, or the end of one that has graphs inside.
     struct Step {
-        std::vector<uint32_t> before;  // it comes directly after these
-        int reads = -1, writes = -1;   // mirrors
-        uint64_t ticket = 0;           // of a function
-        int function_bit = -1, write_bit = -1;
+        std::vector<uint32_t> before;       // it comes directly after these
+        int reads = -1, writes = -1;        // mirrors
+        uint64_t ticket = 0;                // of a function
+        bool waits = false, tells = false;  // others: for their work, of what came before
+        int function_bit = -1, write_bit = -1, wait_bit = -1;
     };
     struct Nodes;
 
@@ -47,6 +48,8 @@ private:
     void count_bits();
     void find_sets();
     bool tangled(uint32_t reader) const;
+    bool is_heard(uint32_t step, int bit) const;
+    bool meets_mirrors(uint32_t step) const;
     StepSet heard_before(uint32_t function) const;
     wire::FunctionOrder order_of(uint32_t function);
     CUresult answer(wire::OrderGraph<>::Reply& order);
@@ -55,8 +58,8 @@ private:
     const Mirrors& mirrors_;
     std::unordered_map<uint64_t, std::vector<int>> mirrors_at_;  // by address
     TicketOf ticket_of_;
-    std::vector<Step> steps_;                    // each behind all that it comes after
-    std::vector<uint32_t> functions_, writers_;  // steps
+    std::vector<Step> steps_;                            // each behind all that it comes after
+    std::vector<uint32_t> functions_, writers_, waits_;  // steps
     std::vector<StepSet> sets_;
     std::vector<std::vector<uint32_t>> copies_seen_;
 };

@@ -25,7 +25,10 @@ void hear_ends(HostFunctions& functions, const wire::Batch& batch) {
 }
 
 void Understudy::stream_will_stand() {
-    std::call_once(started_, [this] { std::thread([this] { watch(); }).detach(); });
+    std::call_once(started_, [this] {
+        may_step_in_ = true;
+        std::thread([this] { watch(); }).detach();
+    });
 }
 
 wire::Link::Event Understudy::receive(wire::Batch& batch, std::chrono::milliseconds timeout) {

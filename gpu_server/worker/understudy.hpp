@@ -30,6 +30,9 @@ public:
 
     // Call it before the driver is given what streams will stand at: from then on there is a thread that may step in.
     void stream_will_stand();
+    // Whether streams may stand at all. The driver may then keep whoever calls it; so what the dispatcher can leave to another
+    // thread, it does. Any thread.
+    bool may_step_in() const { return may_step_in_; }
     // A record has its turn: the dispatcher is not stuck.
     void moves_on() { turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
     // As the link's.
@@ -50,6 +53,7 @@ private:
     HostFunctions& functions_;
     Standing& standing_;
     std::once_flag started_;
+    std::atomic<bool> may_step_in_{false};
     std::atomic<uint64_t> turn_{0};
     std::atomic<Receiver> receiver_{Receiver::nobody};
     std::atomic<bool> wanted_back_{false};

@@ -120,6 +120,45 @@ TEST_CASE("boxes go to, from and between arrays", "[array][copy]") {
     CU_CHECK(cu.cuMemcpy3D(&part), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("boxes go between the arrays of two devices", "[array][copy][devices]") {
+    int count = 0;
+    CU_OK(cu.cuInit(0));
+    CU_OK(cu.cuDeviceGetCount(&count));
+    if (count < 2) {
+        WARN("only one device: nothing tested");
+        return;
+    }
+    const size_t width = 8, height = 4;
+    std::vector<float> values(width * height), back(width * height);
+    std::iota(values.begin(), values.end(), 1.f);
+    Gpu first(0);
+    Array there(described(width, height));
+    Gpu second(1);
+    Array here(described(width, height));
+    for (bool async : {false, true}) {
+        std::fill(back.begin(), back.end(), 0.f);
+        const auto copy = [&](CUDA_MEMCPY3D_PEER box) {
+            box.WidthInBytes = width * sizeof(float), box.Height = height, box.Depth = 1;
+            box.srcPitch = box.dstPitch = width * sizeof(float);
+            CU_OK(async ? cu.cuMemcpy3DPeerAsync(&box, nullptr) : cu.cuMemcpy3DPeer(&box));
+        };
+        CUDA_MEMCPY3D_PEER in{}, over{}, out{};
+        in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = values.data(), in.srcContext = second.context;
+        in.dstMemoryType = CU_MEMORYTYPE_ARRAY, in.dstArray = there, in.dstContext = first.context;
+        copy(in);
+        over.srcMemoryType = over.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        over.srcArray = there, over.srcContext = first.context;
+        over.dstArray = here, over.dstContext = second.context;
+        copy(over);
+        out.srcMemoryType = CU_MEMORYTYPE_ARRAY, out.srcArray = here, out.srcContext = second.context;
+        out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = back.data(), out.dstContext = second.context;
+        copy(out);
+        CU_OK(cu.cuCtxSynchronize());
+        CHECK(back == values);
+        for (auto& value : values) value += 100;
+    }
+}
+
 TEST_CASE("a large array arrives whole, in its stream's order", "[array][copy]") {
     Gpu gpu;
     Stream stream;

@@ -15,10 +15,6 @@ CUmemcpyAttributes ordered(CUmemcpySrcAccessOrder order) {
     return attributes;
 }
 
-CUdeviceptr address_of(const void* host) {
-    return CUdeviceptr(reinterpret_cast<uintptr_t>(host));
-}
-
 }  // namespace
 
 TEST_CASE("a batch copies in every direction", "[copy][batch]") {

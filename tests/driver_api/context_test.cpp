@@ -72,6 +72,35 @@ TEST_CASE("work without a current context is refused", "[context]") {
     CU_CHECK(cu.cuMemGetInfo(&free_bytes, &total), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+TEST_CASE("graphs need no current context", "[context][graphs]") {
+    Gpu gpu;
+    Module module;
+    Memory memory(std::vector<int>{1});
+    CUgraph graph = nullptr;
+    CUgraphNode first = nullptr, second = nullptr;
+    CUgraphExec exec = nullptr;
+    size_t count = 0;
+    CU_OK(cu.cuCtxSetCurrent(nullptr));
+    CU_OK(cu.cuGraphCreate(&graph, 0));
+    CU_OK(cu.cuGraphAddEmptyNode(&first, graph, nullptr, 0));
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.dst = memory.address;
+    fill.value = 5;
+    fill.elementSize = 4;
+    fill.width = fill.height = 1;
+    CU_OK(cu.cuGraphAddMemsetNode(&second, graph, &first, 1, &fill, gpu.context));
+    CU_OK(cu.cuGraphGetNodes(graph, nullptr, &count));
+    CHECK(count == 2);
+    CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+    CU_OK(cu.cuGraphLaunch(exec, nullptr));
+    CHECK(memory.first<int>() == 5);
+    CU_OK(cu.cuCtxSetCurrent(nullptr));
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(graph));
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+}
+
 TEST_CASE("every thread has a stack of its own", "[context]") {
     CUcontext context = create_context(), seen = context;
     CUresult popped = CUDA_SUCCESS;
@@ -150,6 +179,41 @@ TEST_CASE("limits of a context can be read and set", "[context]") {
     CU_CHECK(cu.cuCtxSetLimit(static_cast<CUlimit>(1000), 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("kernels' malloc takes from a heap as large as its limit says, which then cannot be set", "[context]") {
+    Gpu gpu;
+    const unsigned mib = 1 << 20;
+    auto refused_of = [&](size_t heap_bytes, int threads) {
+        CUcontext context = create_context();
+        int refused = 0;
+        {
+            Module module;
+            Memory count(std::vector<int>{0});
+            CU_OK(cu.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap_bytes));
+            CU_OK(launch_shaped(module.function("take_from_heap"), 1, threads, 0, nullptr, count.address, mib));
+            CU_OK(cu.cuCtxSynchronize());
+            refused = count.first<int>();
+            CU_CHECK(cu.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap_bytes), CUDA_ERROR_INVALID_VALUE);
+            CU_OK(cu.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2 * mib));
+        }
+        CU_OK(cu.cuCtxDestroy(context));
+        return refused;
+    };
+    CHECK(refused_of(size_t{128} * mib, 100) == 0);
+    int refused = refused_of(size_t{16} * mib, 32);
+    CHECK(refused >= 16);
+    CHECK(refused < 32);
+    CHECK(refused_of(size_t{128} * mib, 100) == 0);  // each context has its own
+}
+
+TEST_CASE("printf's buffer keeps its size once a kernel that prints was launched", "[context]") {
+    Gpu gpu;
+    Module module;
+    CU_OK(cu.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2 << 20));
+    CU_OK(launch(module.function("say"), nullptr, 1));
+    CU_CHECK(cu.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 4 << 20), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuCtxSynchronize());
+}
+
 TEST_CASE("the cache preference is a hint that is accepted", "[context]") {
     Gpu gpu;
     CU_OK(cu.cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
@@ -179,4 +243,42 @@ TEST_CASE("handles of a destroyed context are refused", "[context]") {
     CU_CHECK_EITHER(cu.cuCtxDestroy(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CU_CHECK_EITHER(cu.cuCtxPushCurrent(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CU_CHECK_EITHER(cu.cuCtxDestroy(nullptr), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_CASE("memory that a context has registered is the program's again when the context ends", "[context]") {
+    Gpu gpu;
+    std::vector<int> values(10'000, 1);
+    const size_t bytes = values.size() * sizeof(int);
+    for (unsigned flags : {CU_MEMHOSTREGISTER_DEVICEMAP, 0}) {
+        CUcontext context = nullptr;
+        CU_OK(cu.cuCtxCreate(&context, nullptr, 0, gpu.device));
+        CU_OK(cu.cuMemHostRegister(values.data(), bytes, flags));
+        CUdeviceptr device = 0;
+        if (flags != 0 && cu.cuMemHostGetDevicePointer(&device, values.data(), 0) == CUDA_SUCCESS) {
+            CU_OK(cu.cuMemsetD32(device, 7, values.size()));
+            CU_OK(cu.cuCtxSynchronize());
+        }
+        CU_OK(cu.cuCtxDestroy(context));
+        if (device != 0) CHECK(values == std::vector<int>(values.size(), 7));
+    }
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+    CU_OK(cu.cuMemHostRegister(values.data(), bytes, 0));
+    CU_OK(cu.cuMemHostUnregister(values.data()));
+}
+
+TEST_CASE("what a context has pinned is not pinned when it has ended", "[context]") {
+    Gpu gpu;
+    CUcontext context = nullptr;
+    CU_OK(cu.cuCtxCreate(&context, nullptr, 0, gpu.device));
+    void *pinned = nullptr, *mapped = nullptr;
+    CU_OK(cu.cuMemHostAlloc(&pinned, 1 << 20, 0));
+    CU_OK(cu.cuMemHostAlloc(&mapped, 1 << 20, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cu.cuCtxDestroy(context));
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+    for (void* memory : {pinned, mapped}) {
+        unsigned type = 0;
+        CU_CHECK(
+            cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)),
+            CUDA_ERROR_INVALID_VALUE);
+    }
 }

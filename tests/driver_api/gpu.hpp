@@ -13,6 +13,11 @@
 
 namespace driver_api {
 
+// What a call that takes any address is told for the program's memory.
+inline CUdeviceptr address_of(const void* host) {
+    return reinterpret_cast<CUdeviceptr>(host);
+}
+
 // "CUDA_ERROR_INVALID_VALUE" rather than 1 in the test's output.
 std::string name_of(CUresult result);
 

@@ -128,6 +128,25 @@ TEST_CASE("another graph can free what a graph has left", "[graph]") {
     }
 }
 
+TEST_CASE("graphs that come and go can free what a graph that has gone leaves again and again", "[graph]") {
+    TrimmedGpu gpu;
+    Stream stream;
+    CUgraphNode node = nullptr;
+    auto given = allocation(gpu);
+    std::unique_ptr<GraphExec> allocates;
+    {
+        Graph graph;
+        CU_OK(cu.cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &given));
+        allocates = std::make_unique<GraphExec>(graph);
+    }
+    for (int i = 0; i < 5; ++i) {  // each may be where the first one was in the driver's memory
+        allocates->run(stream);
+        Graph other;
+        CU_OK(cu.cuGraphAddMemFreeNode(&node, other, nullptr, 0, given.dptr));
+        GraphExec(other).run(stream);
+    }
+}
+
 TEST_CASE("allocations of captured streams are nodes", "[graph][capture]") {
     TrimmedGpu gpu;
     Module module;
@@ -350,6 +369,20 @@ TEST_CASE("a user object is destroyed with its last reference", "[graph]") {
     CU_OK(cu.cuUserObjectRelease(object, 4));
     CHECK(kept.alive());
     CU_OK(cu.cuUserObjectRelease(object, 1));
+    kept.wait();
+}
+
+TEST_CASE("user objects and what keeps them need no context", "[graph]") {
+    CU_OK(cu.cuInit(0));
+    CU_OK(cu.cuCtxSetCurrent(nullptr));
+    Kept kept;
+    CUuserObject object = kept.object();
+    Graph graph;
+    CU_OK(cu.cuGraphRetainUserObject(graph, object, 1, 0));
+    CU_OK(cu.cuUserObjectRetain(object, 1));
+    CU_OK(cu.cuUserObjectRelease(object, 2));
+    CHECK(kept.alive());
+    CU_OK(cu.cuGraphReleaseUserObject(graph, object, 1));
     kept.wait();
 }
 

@@ -1,6 +1,7 @@
 // Graphs built node by node: every type of node, its parameters read back and changed.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -27,10 +28,6 @@ CUDA_MEMCPY3D line(CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type,
     copy.WidthInBytes = bytes;
     copy.Height = copy.Depth = 1;
     return copy;
-}
-
-CUdeviceptr address_of(const void* host) {
-    return reinterpret_cast<CUdeviceptr>(host);
 }
 
 void count_call(void* calls) {
@@ -182,6 +179,48 @@ TEST_CASE("a node that fills more than what is allocated is refused", "[graph]")
     check_refused();
     CU_OK(cu.cuGraphExecDestroy(exec));
     CU_OK(cu.cuGraphDestroy(graph));
+}
+
+TEST_CASE("a fill's memory may be pinned, and no kernel's before", "[graph][pinned]") {
+    Gpu gpu;
+    Stream stream;
+    Graph graph;
+    const size_t count = 16;
+    unsigned char* host = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), count));
+    std::vector<unsigned char> ordinary(count), other(4096);
+    CU_OK(cu.cuMemHostRegister(other.data(), other.size(), 0));
+    CUgraphNode node = nullptr, general = nullptr;
+    CUDA_MEMSET_NODE_PARAMS fill{address_of(ordinary.data()), 0, 1, 1, count, 1};
+    CU_CHECK(cu.cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, gpu.context), CUDA_ERROR_INVALID_VALUE);
+    fill.dst = address_of(host);
+    CU_OK(cu.cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, gpu.context));
+    CUDA_MEMSET_NODE_PARAMS shown{};
+    CU_OK(cu.cuGraphMemsetNodeGetParams(node, &shown));
+    CHECK(shown.dst == fill.dst);
+    GraphExec exec(graph);
+    exec.run(stream);
+    CHECK(std::count(host, host + count, 1) == count);
+    fill.value = 2, fill.dst += 8, fill.width = 8;
+    CU_OK(cu.cuGraphExecMemsetNodeSetParams(exec, node, &fill, gpu.context));
+    exec.run(stream);
+    CHECK(std::count(host + 8, host + count, 2) == 8);
+    CHECK(host[7] == 1);
+    fill.value = 3, fill.dst = address_of(other.data() + 100);
+    CU_OK(cu.cuGraphMemsetNodeSetParams(node, &fill));
+    CU_OK(cu.cuGraphMemsetNodeGetParams(node, &shown));
+    CHECK(shown.dst == fill.dst);
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    params.memset.dst = address_of(host), params.memset.value = 4, params.memset.elementSize = 1;
+    params.memset.width = 4, params.memset.height = 1, params.memset.ctx = gpu.context;
+    CU_OK(cu.cuGraphAddNode(&general, graph, nullptr, nullptr, 0, &params));
+    GraphExec(graph).run(stream);
+    CHECK(std::count(host, host + 4, 4) == 4);
+    CHECK(std::count(other.begin(), other.end(), 3) == 8);
+    CHECK(other[100] == 3);
+    CU_OK(cu.cuMemHostUnregister(other.data()));
+    CU_OK(cu.cuMemFreeHost(host));
 }
 
 TEST_CASE("a fill of rows and of wide elements", "[graph]") {

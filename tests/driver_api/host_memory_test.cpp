@@ -124,6 +124,10 @@ TEST_CASE("pinned memory remembers its flags", "[host memory]") {
         CHECK((flags & wanted) == wanted);
         CU_OK(cu.cuMemFreeHost(pinned));
     }
+    CU_OK(cu.cuMemHostAlloc(&pinned, 100, 0));  // portable all the same, as addresses are unified
+    CU_OK(cu.cuMemHostGetFlags(&flags, pinned));
+    CHECK((flags & CU_MEMHOSTALLOC_PORTABLE) != 0);
+    CU_OK(cu.cuMemFreeHost(pinned));
     CU_CHECK(cu.cuMemHostAlloc(&pinned, 100, 0xff00), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemHostAlloc(nullptr, 100, 0), CUDA_ERROR_INVALID_VALUE);
 }
@@ -188,12 +192,6 @@ TEST_CASE("kernels use registered memory through its device pointer", "[host mem
     CU_OK(cu.cuMemHostUnregister(values.data()));
 }
 
-namespace {
-CUdeviceptr as_device(void* host) {
-    return reinterpret_cast<CUdeviceptr>(host);
-}
-}  // namespace
-
 TEST_CASE("kernels take the address of pinned memory that nobody has mapped", "[host memory][mapped]") {
     Gpu gpu;
     if (!can_map(gpu)) return;
@@ -204,13 +202,13 @@ TEST_CASE("kernels take the address of pinned memory that nobody has mapped", "[
     CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), 4000));
     std::fill(host, host + 1000, 1);
     auto add = module.function("add");
-    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host), 1000, 5));
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, address_of(host), 1000, 5));
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(std::vector<int>(host, host + 1000) == std::vector<int>(1000, 6));
 
-    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host + 100), 900, 1));  // not its first byte
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, address_of(host + 100), 900, 1));  // not its first byte
     CU_OK(cu.cuMemcpyDtoHAsync(host, memory.address, 400, stream));
-    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host), 100, 2));  // behind a copy into it
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, address_of(host), 100, 2));  // behind a copy into it
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(std::vector<int>(host, host + 100) == std::vector<int>(100, 22));
     CHECK(std::vector<int>(host + 100, host + 1000) == std::vector<int>(900, 7));
@@ -231,7 +229,7 @@ FRESH_PROCESS_TEST_CASE("a launch with pinned memory on a full GPU works or says
     std::vector<CUdeviceptr> taken;
     for (size_t size = size_t{1} << 38; size >= pinned_bytes / 4; size /= 2)
         for (CUdeviceptr address = 0; cu.cuMemAlloc(&address, size) == CUDA_SUCCESS;) taken.push_back(address);
-    auto result = launch_shaped(module.function("add"), 1, 32, 0, stream, as_device(host), 1, 5);
+    auto result = launch_shaped(module.function("add"), 1, 32, 0, stream, address_of(host), 1, 5);
     CU_CHECK_EITHER(result, CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY);
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(host[0] == (result == CUDA_SUCCESS ? 6 : 1));
@@ -249,7 +247,7 @@ TEST_CASE("pinned memory that a copy still writes is given to a kernel afterward
     int* host = nullptr;
     CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&host), count * sizeof(int), CU_MEMHOSTALLOC_PORTABLE));
     CU_OK(cu.cuMemcpyDtoHAsync(host, memory.address, count * sizeof(int), stream));
-    CU_OK(launch_shaped(module.function("add"), 64, 64, 0, stream, as_device(host), count, 4));
+    CU_OK(launch_shaped(module.function("add"), 64, 64, 0, stream, address_of(host), count, 4));
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(std::count(host, host + count, 7) == count);
     CU_OK(cu.cuMemFreeHost(host));
@@ -265,7 +263,7 @@ TEST_CASE("kernels of a graph take the address of registered memory", "[host mem
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CU_OK(launch_shaped(module.function("add"), 4, 64, 0, stream, as_device(values.data()), 5000, 4));
+    CU_OK(launch_shaped(module.function("add"), 4, 64, 0, stream, address_of(values.data()), 5000, 4));
     CU_OK(cu.cuStreamEndCapture(stream, &graph));
     CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 2; ++i) CU_OK(cu.cuGraphLaunch(exec, stream));

@@ -149,6 +149,15 @@ __global__ void say(int number) {
     printf("the device says %d\n", number);
 }
 
+// Each thread keeps `bytes` of the heap for as long as the context lives; counts who gets none.
+__global__ void take_from_heap(int* refused, unsigned bytes) {
+    auto* mine = static_cast<volatile char*>(malloc(bytes));
+    if (mine)
+        mine[0] = mine[bytes - 1] = 1;
+    else
+        atomicAdd(refused, 1);
+}
+
 __global__ void read_texture(cudaTextureObject_t texture, float* out, int width) {
     int x = threadIdx.x, y = blockIdx.x;
     if (x < width) out[y * width + x] = tex2D<float>(texture, x + 0.5f, y + 0.5f);

@@ -1,4 +1,6 @@
 // More than one device, where there are: otherwise these have nothing to say and pass with a note.
+#include <algorithm>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -71,4 +73,97 @@ TEST_CASE("no time passes between the events of two devices", "[devices]") {
     CU_OK(cu.cuCtxSetCurrent(first.context));
     CU_OK(cu.cuEventElapsedTime(&milliseconds, start, start));
     CHECK(milliseconds == 0);
+}
+
+TEST_CASE("peer copies take pinned and registered memory", "[devices]") {
+    if (!has_two_devices()) return;
+    const size_t ints = 1000, bytes = ints * sizeof(int);
+    Gpu first(0);
+    Memory there(std::vector<int>(ints, 1));
+    Gpu second(1);
+    std::vector<int> registered(ints, 3);
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&pinned), bytes, 0));
+    std::fill_n(pinned, ints, 4);
+    CU_OK(cu.cuMemHostRegister(registered.data(), bytes, 0));
+    for (int* data : {registered.data(), pinned}) {
+        const auto host = reinterpret_cast<CUdeviceptr>(data);
+        const int value = *data;
+        Stream stream;
+        CU_OK(cu.cuMemcpyPeerAsync(there.address, first.context, host, second.context, bytes, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(there.read<int>(ints) == std::vector<int>(ints, value));
+        CU_OK(cu.cuMemsetD32(there.address, 2, ints));
+        CU_OK(cu.cuMemcpyPeer(host, second.context, there.address, first.context, bytes));
+        CU_OK(cu.cuCtxSynchronize());
+        CHECK(std::vector<int>(data, data + ints) == std::vector<int>(ints, 2));
+    }
+    CU_OK(cu.cuMemHostUnregister(registered.data()));
+    CU_CHECK(cu.cuMemcpyPeer(there.address, first.context, reinterpret_cast<CUdeviceptr>(registered.data()),
+                             second.context, bytes),
+             CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemFreeHost(pinned));
+    CU_OK(cu.cuCtxSetCurrent(first.context));  // for what frees behind it
+}
+
+TEST_CASE("an array is copied from and to another device's memory", "[devices][arrays]") {
+    if (!has_two_devices()) return;
+    Gpu first(0);
+    Memory from(std::vector<int>(40, 1)), to(40 * sizeof(int));
+    Gpu second(1);
+    CUarray array = nullptr;
+    CUDA_ARRAY_DESCRIPTOR described{10, 4, CU_AD_FORMAT_SIGNED_INT32, 1};
+    CU_OK(cu.cuArrayCreate(&array, &described));
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from.address;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = copy.srcArray = array;
+    copy.srcPitch = copy.dstPitch = copy.WidthInBytes = 40;
+    copy.Height = 4;
+    Stream stream;
+    CU_OK(cu.cuMemcpy2DAsync(&copy, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    std::swap(copy.srcMemoryType, copy.dstMemoryType);
+    copy.dstDevice = to.address;
+    CU_OK(cu.cuMemcpy2D(&copy));
+    CHECK(to.read<int>(40) == std::vector<int>(40, 1));
+    CU_OK(cu.cuArrayDestroy(array));
+    CU_OK(cu.cuCtxSetCurrent(first.context));  // for what frees behind it
+}
+
+TEST_CASE("nodes of graphs copy and fill other devices' memory", "[devices][graphs]") {
+    if (!has_two_devices()) return;
+    Gpu first(0);
+    Memory there(std::vector<int>(100, 1));
+    Gpu second(1);
+    Memory here(std::vector<int>(100, 2));
+    CUgraph graph = nullptr;
+    CUgraphNode fill = nullptr, copy = nullptr;
+    CU_OK(cu.cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS filled{};
+    filled.dst = there.address;
+    filled.value = 9;
+    filled.elementSize = 4;
+    filled.width = 50;
+    filled.height = 1;
+    CU_OK(cu.cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &filled, second.context));
+    CUDA_MEMCPY3D copied{};
+    copied.srcMemoryType = copied.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copied.srcDevice = there.address;
+    copied.dstDevice = here.address;
+    copied.WidthInBytes = 100 * sizeof(int);
+    copied.Height = copied.Depth = 1;
+    CU_OK(cu.cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &copied, second.context));
+    CUgraphExec exec = nullptr;
+    CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    Stream stream;
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    std::vector<int> expected(100, 1);
+    std::fill_n(expected.begin(), 50, 9);
+    CHECK(here.read<int>(100) == expected);
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(graph));
+    CU_OK(cu.cuCtxSetCurrent(first.context));  // for what frees behind it
 }

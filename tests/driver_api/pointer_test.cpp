@@ -98,6 +98,22 @@ TEST_CASE("several attributes are asked at once and unknown pointers give zeros"
     CU_OK(cu.cuPointerGetAttributes(2, which, where, reinterpret_cast<CUdeviceptr>(&local)));
     CHECK(type == 0);
     CHECK(context == nullptr);
+    CUpointer_attribute on_host[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void* host = nullptr;
+    void* into[] = {&host};
+    CU_OK(cu.cuPointerGetAttributes(1, on_host, into, reinterpret_cast<CUdeviceptr>(&local)));
+    CHECK(host == &local);
+}
+
+TEST_CASE("a pool's memory belongs to no context", "[pointer][pools]") {
+    Gpu gpu;
+    Stream stream;
+    CUdeviceptr address = 0;
+    CU_OK(cu.cuMemAllocAsync(&address, 4096, stream.handle));
+    CUcontext context = gpu.context;
+    CU_OK(cu.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address));
+    CHECK(context == nullptr);
+    CU_OK(cu.cuMemFreeAsync(address, stream.handle));
 }
 
 TEST_CASE("a handle of an address range is given or refused for the right reason", "[pointer]") {

@@ -261,3 +261,18 @@ TEST_CASE("pools of managed memory that cannot be are refused", "[pool]") {
     properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
 }
+
+FRESH_PROCESS_TEST_CASE("a device's pool can be set before anybody has asked for the default one", "[pools]") {
+    Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemoryPool pool = nullptr, current = nullptr, first = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    CU_OK(cu.cuDeviceSetMemPool(gpu.device, pool));
+    CU_OK(cu.cuDeviceGetMemPool(&current, gpu.device));
+    CHECK(current == pool);
+    CU_OK(cu.cuDeviceGetDefaultMemPool(&first, gpu.device));
+    CHECK(first != pool);
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}

@@ -18,7 +18,7 @@ using namespace driver_api;
 
 namespace {
 
-enum class Kind { device, pool, pinned, mapped, registered, managed, pageable, elsewhere };
+enum class MemoryKind { device, pool, pinned, mapped, registered, managed, pageable, elsewhere };
 constexpr const char* kind_names[] = {"device",     "pool",    "pinned",   "mapped",
                                       "registered", "managed", "pageable", "elsewhere"};
 
@@ -28,7 +28,7 @@ void ok(CUresult result, const char* what) {
 }
 
 struct Buffer {
-    Kind kind;
+    MemoryKind kind;
     Words model;
     unsigned* host = nullptr;  // null: the program cannot reach it
     CUdeviceptr device = 0;    // 0: the GPU cannot
@@ -36,19 +36,19 @@ struct Buffer {
 
     size_t count() const { return model.size(); }
     CUdeviceptr address() const { return host ? reinterpret_cast<CUdeviceptr>(host) : device; }
-    bool is_pageable() const { return kind == Kind::pageable; }
-    bool is_for_kernels() const { return !is_pageable() && kind != Kind::elsewhere; }
+    bool is_pageable() const { return kind == MemoryKind::pageable; }
+    bool is_for_kernels() const { return !is_pageable() && kind != MemoryKind::elsewhere; }
 };
 
 // Some words of a buffer, in rows.
-struct Part {
+struct BufferPart {
     size_t buffer, first, pitch;
 };
 
-class World {
+class RandomWork {
 public:
     // Of two devices; the other one's context may be null.
-    World(unsigned seed, CUcontext here, CUcontext elsewhere)
+    RandomWork(unsigned seed, CUcontext here, CUcontext elsewhere)
         : random_(seed), name_("seed " + std::to_string(seed)), here_(here), elsewhere_(elsewhere) {}
 
     void run(const Module& module, int steps) {
@@ -58,7 +58,7 @@ public:
         for (auto& stream : streams_) ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "a stream");
         for (auto& event : events_) ok(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event");
         const int kinds = elsewhere_ ? 8 : 7;
-        for (int i = 0; i < 2 * kinds; ++i) make(static_cast<Kind>(i % kinds));
+        for (int i = 0; i < 2 * kinds; ++i) make(static_cast<MemoryKind>(i % kinds));
         for (step_ = 0; step_ < steps; ++step_) take_step();
         check_all();
         while (!buffers_.empty()) drop(0);
@@ -84,15 +84,15 @@ private:
     }
     static std::string text(const char* word) { return word; }
     static std::string text(size_t number) { return std::to_string(number); }
-    std::string text(const Part& part) const {
+    std::string text(const BufferPart& part) const {
         return std::string(kind_names[static_cast<int>(buffers_[part.buffer]->kind)]) + "[" +
                std::to_string(part.buffer) + "]+" + std::to_string(part.first) + "/" + std::to_string(part.pitch);
     }
-    CUdeviceptr at(const Part& part) const { return buffers_[part.buffer]->address() + part.first * word; }
+    CUdeviceptr at(const BufferPart& part) const { return buffers_[part.buffer]->address() + part.first * word; }
 
     // ---- memory
 
-    void make(Kind kind) {
+    void make(MemoryKind kind) {
         auto made = std::make_unique<Buffer>();
         made->kind = kind;
         const size_t most = below(10) == 0 ? 200'000 : 20'000;
@@ -101,37 +101,37 @@ private:
         const size_t bytes = made->count() * word;
         auto* host = reinterpret_cast<void**>(&made->host);
         switch (kind) {
-            case Kind::device:
+            case MemoryKind::device:
                 ok(cu.cuMemAlloc(&made->device, bytes), "device memory");
                 break;
-            case Kind::elsewhere:
+            case MemoryKind::elsewhere:
                 ok(cu.cuCtxSetCurrent(elsewhere_), "the other context");
                 ok(cu.cuMemAlloc(&made->device, bytes), "memory of the other device");
                 ok(cu.cuCtxSetCurrent(here_), "a context");
                 break;
-            case Kind::pool:
+            case MemoryKind::pool:
                 ok(cu.cuMemAllocAsync(&made->device, bytes, streams_[0]), "a pool's memory");
                 ok(cu.cuStreamSynchronize(streams_[0]), "a wait");
                 break;
-            case Kind::pinned:
+            case MemoryKind::pinned:
                 ok(cu.cuMemHostAlloc(host, bytes, 0), "pinned memory");
                 break;
-            case Kind::mapped:
+            case MemoryKind::mapped:
                 ok(cu.cuMemHostAlloc(host, bytes, CU_MEMHOSTALLOC_DEVICEMAP), "mapped memory");
                 break;
-            case Kind::managed: {
+            case MemoryKind::managed: {
                 ok(cu.cuMemAllocManaged(&made->device, bytes, CU_MEM_ATTACH_GLOBAL), "managed memory");
                 made->host = reinterpret_cast<unsigned*>(made->device);
                 break;
             }
-            case Kind::registered:
-            case Kind::pageable:
+            case MemoryKind::registered:
+            case MemoryKind::pageable:
                 made->room.resize(made->count() + 2'100);
                 made->host = made->room.data() + below(1'000);
         }
-        if (kind == Kind::registered)
+        if (kind == MemoryKind::registered)
             ok(cu.cuMemHostRegister(made->host, bytes, CU_MEMHOSTREGISTER_DEVICEMAP), "registered memory");
-        if (kind == Kind::registered || kind == Kind::mapped)
+        if (kind == MemoryKind::registered || kind == MemoryKind::mapped)
             ok(cu.cuMemHostGetDevicePointer(&made->device, made->host, 0), "a device pointer");
         if (made->host)
             std::copy(made->model.begin(), made->model.end(), made->host);
@@ -141,13 +141,13 @@ private:
     }
     void drop(size_t index) {
         auto& gone = *buffers_[index];
-        if (gone.kind == Kind::pinned || gone.kind == Kind::mapped)
+        if (gone.kind == MemoryKind::pinned || gone.kind == MemoryKind::mapped)
             ok(cu.cuMemFreeHost(gone.host), "pinned memory's end");
-        else if (gone.kind == Kind::registered)
+        else if (gone.kind == MemoryKind::registered)
             ok(cu.cuMemHostUnregister(gone.host), "registered memory's end");
-        else if (gone.kind == Kind::pool)
+        else if (gone.kind == MemoryKind::pool)
             ok(cu.cuMemFreeAsync(gone.device, streams_[0]), "a pool's memory's end");
-        else if (gone.kind != Kind::pageable)
+        else if (gone.kind != MemoryKind::pageable)
             ok(cu.cuMemFree(gone.device), "memory's end");
         buffers_.erase(buffers_.begin() + static_cast<ptrdiff_t>(index));
     }
@@ -198,9 +198,9 @@ private:
         if (there == buffer.model) return;
         const auto differ = std::mismatch(there.begin(), there.end(), buffer.model.begin());
         throw std::runtime_error("wrong " + std::string(when) + ": " +
-                                 text(Part{index, static_cast<size_t>(differ.first - there.begin()), 0}) + " of " +
-                                 std::to_string(buffer.count()) + ", " + std::to_string(*differ.first) + " for " +
-                                 std::to_string(*differ.second));
+                                 text(BufferPart{index, static_cast<size_t>(differ.first - there.begin()), 0}) +
+                                 " of " + std::to_string(buffer.count()) + ", " + std::to_string(*differ.first) +
+                                 " for " + std::to_string(*differ.second));
     }
     void check_all() {
         wait();
@@ -214,15 +214,17 @@ private:
         auto reachable = [&](const Buffer& buffer) { return !captured || !buffer.is_pageable(); };
         switch (below(8)) {
             case 0:
-                return fill(any_buffer(&World::is_filled), next_stream());
+                return fill(any_buffer(&RandomWork::is_filled), next_stream());
             case 1:
-                return add(any_buffer(&World::is_used_by_kernels), next_stream());
+                return add(any_buffer(&RandomWork::is_used_by_kernels), next_stream());
             case 2:
-                return call(
-                    any_buffer([](auto& one) { return one.host && one.kind != Kind::managed && !one.is_pageable(); }),
-                    next_stream());
+                return call(any_buffer([](auto& one) {
+                                return one.host && one.kind != MemoryKind::managed && !one.is_pageable();
+                            }),
+                            next_stream());
             case 3: {
-                const size_t to = any_buffer(&World::is_used_by_kernels), from = any_buffer(&World::is_used_by_kernels);
+                const size_t to = any_buffer(&RandomWork::is_used_by_kernels),
+                             from = any_buffer(&RandomWork::is_used_by_kernels);
                 return to == from ? Effect([] {}) : copy_by_kernel(to, from, next_stream());
             }
             default: {
@@ -232,7 +234,9 @@ private:
         }
     }
     static bool is_used_by_kernels(const Buffer& buffer) { return buffer.is_for_kernels(); }
-    static bool is_filled(const Buffer& buffer) { return buffer.is_for_kernels() && buffer.kind != Kind::registered; }
+    static bool is_filled(const Buffer& buffer) {
+        return buffer.is_for_kernels() && buffer.kind != MemoryKind::registered;
+    }
 
     // By a device's address, or what the program calls it.
     CUdeviceptr for_kernels(const Buffer& buffer) {
@@ -242,7 +246,7 @@ private:
         auto& buffer = *buffers_[index];
         const size_t first = below(buffer.count()), count = 1 + below(buffer.count() - first);
         const unsigned value = below(1'000);
-        note("fill", Part{index, first, 0}, count, value);
+        note("fill", BufferPart{index, first, 0}, count, value);
         ok(cu.cuMemsetD32Async(buffer.address() + first * word, value, count, stream), "a fill");
         return [this, index, first, count, value] { std::fill_n(&buffers_[index]->model[first], count, value); };
     }
@@ -250,7 +254,7 @@ private:
         auto& buffer = *buffers_[index];
         const int count = static_cast<int>(1 + below(std::min<size_t>(buffer.count(), 2'000)));
         const int amount = static_cast<int>(1 + below(100));
-        note("add", Part{index, 0, 0}, static_cast<size_t>(count), static_cast<size_t>(amount));
+        note("add", BufferPart{index, 0, 0}, static_cast<size_t>(count), static_cast<size_t>(amount));
         ok(launch_shaped(add_, 1, 64, 0, stream, for_kernels(buffer), count, amount), "a launch");
         return [this, index, count, amount] {
             for (int i = 0; i < count; ++i)
@@ -260,7 +264,7 @@ private:
     Effect copy_by_kernel(size_t to, size_t from, CUstream stream) {
         auto &target = *buffers_[to], &source = *buffers_[from];
         const int count = static_cast<int>(1 + below(std::min<size_t>({target.count(), source.count(), 2'000})));
-        note("kernel copies", Part{to, 0, 0}, "<-", Part{from, 0, 0}, static_cast<size_t>(count));
+        note("kernel copies", BufferPart{to, 0, 0}, "<-", BufferPart{from, 0, 0}, static_cast<size_t>(count));
         ok(launch_shaped(copy_, 1, 64, 0, stream, for_kernels(source), for_kernels(target), count), "a launch");
         return
             [this, to, from, count] { std::copy_n(buffers_[from]->model.begin(), count, buffers_[to]->model.begin()); };
@@ -269,7 +273,7 @@ private:
         auto& buffer = *buffers_[index];
         const size_t first = below(buffer.count()), count = 1 + below(buffer.count() - first);
         const unsigned amount = 1 + below(100);
-        note("function", Part{index, first, 0}, count, amount);
+        note("function", BufferPart{index, first, 0}, count, amount);
         const std::chrono::microseconds takes{below(4) == 0 ? below(1'500) : 0};
         functions_.push_back(
             std::make_unique<std::function<void()>>([host = buffer.host + first, count, amount, takes] {
@@ -286,8 +290,8 @@ private:
         const size_t most = std::min(target.count(), source.count());
         const bool in_rows = below(3) == 0 && most > 20;
         const size_t width = 1 + below(in_rows ? most / 8 : most), rows = in_rows ? 1 + below(4) : 1;
-        Part there{to, 0, width + below(width)}, here{from, 0, width + below(width)};
-        auto span = [&](const Part& part) { return (rows - 1) * part.pitch + width; };
+        BufferPart there{to, 0, width + below(width)}, here{from, 0, width + below(width)};
+        auto span = [&](const BufferPart& part) { return (rows - 1) * part.pitch + width; };
         there.first = below(target.count() - span(there) + 1), here.first = below(source.count() - span(here) + 1);
         note(in_rows ? "rows" : "copy", there, "<-", here, width, rows);
         CUDA_MEMCPY2D box{};
@@ -317,7 +321,7 @@ private:
     static void set_pageable(const Buffer& buffer, CUmemorytype& type) {
         if (buffer.is_pageable()) type = CU_MEMORYTYPE_HOST;
     }
-    static bool is_of_host(const Buffer& buffer) { return buffer.host && buffer.kind != Kind::managed; }
+    static bool is_of_host(const Buffer& buffer) { return buffer.host && buffer.kind != MemoryKind::managed; }
 
     void write_here() {
         wait();
@@ -325,7 +329,7 @@ private:
         auto& buffer = *buffers_[index];
         const size_t first = below(buffer.count()), count = 1 + below(buffer.count() - first);
         for (size_t i = first; i < first + count; ++i) buffer.host[i] = buffer.model[i] = random_();
-        note("program writes", Part{index, first, 0}, count);
+        note("program writes", BufferPart{index, first, 0}, count);
     }
 
     void launch_graph() {
@@ -368,7 +372,7 @@ private:
         if (what != 18) return check(below(buffers_.size()), "after a wait");
         const size_t index = below(buffers_.size());
         const auto kind = buffers_[index]->kind;
-        note("anew", Part{index, 0, 0});
+        note("anew", BufferPart{index, 0, 0});
         drop(index);
         make(kind);
     }
@@ -395,7 +399,7 @@ constexpr bool one_after_the_other = false;
 #endif
 
 // Empty: it went well.
-std::string run_world(World&& world, const Module& module) {
+std::string run_work(RandomWork&& world, const Module& module) {
     try {
         world.run(module, 150);
         return {};
@@ -432,9 +436,9 @@ TEST_CASE("random work on every kind of memory does what it does one by one",
     if (const char* asked = std::getenv("TNR_RANDOM_WORK")) REQUIRE(std::sscanf(asked, "%u:%u", &first, &count) == 2);
     for (unsigned seed = first; seed < first + count; seed += 2) {
         std::string together;
-        std::thread beside([&] { together = run_world({seed + 1, gpu.context, other.handle}, module); });
+        std::thread beside([&] { together = run_work({seed + 1, gpu.context, other.handle}, module); });
         if (one_after_the_other) beside.join();
-        const auto alone = run_world({seed, gpu.context, other.handle}, module);
+        const auto alone = run_work({seed, gpu.context, other.handle}, module);
         if (beside.joinable()) beside.join();
         INFO(alone << together);
         REQUIRE((alone.empty() && together.empty()));

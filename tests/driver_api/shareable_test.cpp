@@ -8,7 +8,7 @@ using namespace driver_api;
 
 namespace {
 
-constexpr size_t bytes = 4 << 20;
+constexpr size_t shared_bytes = 4 << 20;
 constexpr auto as_descriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 CUmemAllocationProp shareable(const Gpu& gpu) {
@@ -27,13 +27,13 @@ class Mapped {
 public:
     Mapped(const Gpu& gpu, CUmemGenericAllocationHandle memory) {
         CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        CU_OK(cu.cuMemAddressReserve(&address, bytes, 0, 0, 0));
-        CU_OK(cu.cuMemMap(address, bytes, 0, memory, 0));
-        CU_OK(cu.cuMemSetAccess(address, bytes, &access, 1));
+        CU_OK(cu.cuMemAddressReserve(&address, shared_bytes, 0, 0, 0));
+        CU_OK(cu.cuMemMap(address, shared_bytes, 0, memory, 0));
+        CU_OK(cu.cuMemSetAccess(address, shared_bytes, &access, 1));
     }
     ~Mapped() {
-        cu.cuMemUnmap(address, bytes);
-        cu.cuMemAddressFree(address, bytes);
+        cu.cuMemUnmap(address, shared_bytes);
+        cu.cuMemAddressFree(address, shared_bytes);
     }
     Mapped(const Mapped&) = delete;
     Mapped& operator=(const Mapped&) = delete;
@@ -49,7 +49,7 @@ TEST_CASE("a descriptor stands for memory and outlives its handle", "[virtual_me
     CUmemGenericAllocationHandle memory = 0, again = 0;
     auto properties = shareable(gpu);
     int fd = -1;
-    CU_OK(cu.cuMemCreate(&memory, bytes, &properties, 0));
+    CU_OK(cu.cuMemCreate(&memory, shared_bytes, &properties, 0));
     CU_OK(cu.cuMemExportToShareableHandle(&fd, memory, as_descriptor, 0));
     CHECK(fcntl(fd, F_GETFD) >= 0);
     CU_OK(cu.cuMemImportFromShareableHandle(&again, of_descriptor(fd), as_descriptor));
@@ -59,9 +59,9 @@ TEST_CASE("a descriptor stands for memory and outlives its handle", "[virtual_me
     CHECK(shown.location.id == gpu.device);
     {
         Mapped one(gpu, memory), other(gpu, again);
-        CU_OK(cu.cuMemsetD32(one.address, 77, bytes / 4));
+        CU_OK(cu.cuMemsetD32(one.address, 77, shared_bytes / 4));
         int last = 0;
-        CU_OK(cu.cuMemcpyDtoH(&last, other.address + bytes - 4, sizeof last));
+        CU_OK(cu.cuMemcpyDtoH(&last, other.address + shared_bytes - 4, sizeof last));
         CHECK(last == 77);
     }
     CU_OK(cu.cuMemRelease(memory));
@@ -81,7 +81,7 @@ TEST_CASE("descriptors of other things and wrong handles are refused", "[virtual
     auto properties = shareable(gpu);
     int fd = -1;
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-    CU_OK(cu.cuMemCreate(&memory, bytes, &properties, 0));
+    CU_OK(cu.cuMemCreate(&memory, shared_bytes, &properties, 0));
     CU_CHECK(cu.cuMemExportToShareableHandle(&fd, memory, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemExportToShareableHandle(&fd, memory + 16, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemExportToShareableHandle(nullptr, memory, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);

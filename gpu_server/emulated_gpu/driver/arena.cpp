@@ -7,6 +7,7 @@
 #include <random>
 
 #include "gpu_client/protocol/address_zone.hpp"
+#include "gpu_server/emulated_gpu/driver/addresses.hpp"
 
 namespace tnr::emulated {
 namespace {
@@ -15,16 +16,6 @@ constexpr uint64_t page = 4096;
 // Protection changes in steps of this: each change may split a kernel mapping in two, and a process has
 // only 65,530 of them.
 constexpr uint64_t commit_step = DeviceFile::page_bytes;
-
-uint64_t round_down(uint64_t value, uint64_t step) {
-    return value / step * step;
-}
-uint64_t round_up(uint64_t value, uint64_t step) {
-    return round_down(value + step - 1, step);
-}
-void* pointer(uint64_t address) {
-    return reinterpret_cast<void*>(address);
-}
 
 constexpr int reserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 

@@ -25,17 +25,11 @@ struct Extent {
     size_t width, height, depth;
 };
 
-size_t limit(CUdevice_attribute attribute) {
-    int value = 0;
-    cuDeviceGetAttribute(&value, attribute, 0);  // all devices have the same
-    return static_cast<size_t>(value);
-}
-
 // The largest array of that shape.
 Extent largest(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     bool layered = given.Flags & CUDA_ARRAY3D_LAYERED, surface = given.Flags & CUDA_ARRAY3D_SURFACE_LDST;
     auto choose = [&](CUdevice_attribute texture, CUdevice_attribute of_surface) {
-        return surface ? std::min(limit(texture), limit(of_surface)) : limit(texture);
+        return surface ? std::min(image_limit(texture), image_limit(of_surface)) : image_limit(texture);
     };
     if (given.Flags & CUDA_ARRAY3D_CUBEMAP) {
         auto side = layered ? choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH,
@@ -67,8 +61,8 @@ Extent largest(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     if (given.Height == 0)
         return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH), 0, 0};
     if (given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER)
-        return {limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH),
-                limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT), 0};
+        return {image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH),
+                image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT), 0};
     return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH),
             choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT), 0};
 }
@@ -88,6 +82,12 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
 }
 
 }  // namespace
+
+size_t image_limit(CUdevice_attribute attribute) {
+    int value = 0;
+    cuDeviceGetAttribute(&value, attribute, 0);
+    return static_cast<size_t>(value);
+}
 
 bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions) {
     using ptx::TexelType;

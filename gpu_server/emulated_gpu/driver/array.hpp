@@ -8,6 +8,9 @@
 
 namespace tnr::emulated {
 
+// A limit of arrays and textures, which all devices share.
+size_t image_limit(CUdevice_attribute attribute);
+
 // What a format of cuda.h means. False for those that are not emulated: block-compressed and video formats.
 bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions);
 

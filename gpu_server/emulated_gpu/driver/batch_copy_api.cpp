@@ -51,15 +51,16 @@ size_t texel_bytes(const CUmemcpy3DOperand& operand) {
     return array ? array->image.texel_bytes() : 0;
 }
 
-bool is_known(const CUmemcpy3DOperand& operand) {
+bool is_known_operand(const CUmemcpy3DOperand& operand) {
     if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return operand.op.ptr.ptr != 0;
     return operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && texel_bytes(operand) != 0;
 }
 
 // The operation as a box; its extent counts texels.
 CUresult box_of_operation(const CUDA_MEMCPY3D_BATCH_OP& given, CUDA_MEMCPY3D& box) {
-    bool sound = is_known(given.src) && is_known(given.dst) && tnr::is_batch_order(given.srcAccessOrder) &&
-                 tnr::is_batch_flag(given.flags) && given.extent.width && given.extent.height && given.extent.depth;
+    bool sound = is_known_operand(given.src) && is_known_operand(given.dst) &&
+                 tnr::is_batch_order(given.srcAccessOrder) && tnr::is_batch_flag(given.flags) && given.extent.width &&
+                 given.extent.height && given.extent.depth;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     size_t from = texel_bytes(given.src), to = texel_bytes(given.dst);
     if (from && to && from != to) return CUDA_ERROR_INVALID_VALUE;

@@ -43,6 +43,16 @@ void Context::reset_limits() {
     limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
     limits[CU_LIMIT_SHMEM_SIZE] = shared_bytes_optin;
+    heap_used_ = printed_ = false;
+}
+
+void Context::fix_limits(const ptx::Kernel& kernel) {
+    if (kernel.uses_heap) heap_used_ = true;
+    if (kernel.prints) printed_ = true;
+}
+
+bool Context::limit_is_fixed(CUlimit limit) const {
+    return (limit == CU_LIMIT_MALLOC_HEAP_SIZE && heap_used_) || (limit == CU_LIMIT_PRINTF_FIFO_SIZE && printed_);
 }
 
 Context* Context::create(Device& device, unsigned flags) {
@@ -223,6 +233,7 @@ void Context::tear_down() {
     for (uint64_t handle : owned)
         if (auto object = driver().registry.take(handle)) object->dismiss();
     free_memory_of(*this);
+    ptx::end_heap(id);
 }
 
 CUresult Context::attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue& value) {

@@ -12,6 +12,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_server/emulated_gpu/driver/state.hpp"
 #include "gpu_server/emulated_gpu/driver/work.hpp"
+#include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
 namespace tnr::emulated {
 
@@ -104,6 +105,9 @@ public:
     unsigned api_version = 3020;
     std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
     std::atomic<size_t> limits[CU_LIMIT_MAX];
+    // The kernel is launched: from then on the sizes of what it uses of printf's buffer and malloc's heap cannot be set.
+    void fix_limits(const ptx::Kernel& kernel);
+    bool limit_is_fixed(CUlimit limit) const;
     int primary_retained TNR_GUARDED_BY(primary_turn()) = 0;
 
     CUresult attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue& value);
@@ -132,6 +136,7 @@ private:
     uint64_t next_stream_id_ TNR_GUARDED_BY(mutex_) = 3;  // 1 and 2 are the default streams' names
 
     std::atomic<bool> alive_{false};
+    std::atomic<bool> heap_used_{false}, printed_{false};
     std::atomic<int> error_{CUDA_SUCCESS};
     bool cancelled_ = false;  // read by the interpreter through atomic_ref
 };

@@ -223,6 +223,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
         if (limit == CU_LIMIT_STACK_SIZE && value > stack_bytes_max) return CUDA_ERROR_INVALID_VALUE;
         if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
         if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (context.limit_is_fixed(limit)) return CUDA_ERROR_INVALID_VALUE;
         context.limits[limit] = value;
         return CUDA_SUCCESS;
     });

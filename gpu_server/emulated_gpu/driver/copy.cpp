@@ -94,8 +94,8 @@ CUresult check_copy(Context& context, const Copy& copy, Side destination, Side s
         return CUDA_ERROR_INVALID_VALUE;
     if (!copy.destination || !copy.source) return CUDA_ERROR_INVALID_VALUE;
     auto sound = [&](Side side, uint64_t address, uint64_t bytes) {
-        if (copy.of_peers) return driver().addresses.covers(address, bytes);
-        return resolve(side, address) != Side::device || usable(context, address, bytes);
+        if (resolve(side, address) != Side::device) return true;
+        return copy.of_peers ? driver().addresses.covers(address, bytes) : usable(context, address, bytes);
     };
     bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from) &&
                 (copy.of_peers || reaches(context, copy));

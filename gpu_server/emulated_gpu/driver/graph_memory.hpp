@@ -17,12 +17,12 @@ public:
     Device& device;
     const uint64_t address, bytes;
     // Guarded by graph_mutex().
-    const Graph* graph = nullptr;  // whose node allocates it; only compared
-    bool freed_inside = false;     // that graph frees it, too
-    bool freed_elsewhere = false;  // another graph does
-    bool live = false;             // allocated by the newest launch and not freed since
-    bool charged = false;          // of the device's memory
-    Point busy;                    // the newest launch that has to do with it
+    std::weak_ptr<const Graph> graph;  // whose node allocates it; another one may get its place in memory
+    bool freed_inside = false;         // that graph frees it, too
+    bool freed_elsewhere = false;      // another graph does
+    bool live = false;                 // allocated by the newest launch and not freed since
+    bool charged = false;              // of the device's memory
+    Point busy;                        // the newest launch that has to do with it
 };
 
 // A graph's own allocation. `like` says who may use it.

@@ -58,7 +58,7 @@ CUresult alloc_work(const Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given, Wo
     if (CUresult error = access_bits(given.accessDescs, given.accessDescCount, bits)) return error;
     AllocWork fresh;
     if (CUresult error = allocate_for_graph(*device, given.bytesize, bits, fresh.allocation)) return error;
-    fresh.allocation->graph = &graph;
+    fresh.allocation->graph = graph.weak_from_this();
     given.dptr = fresh.allocation->address;
     fresh.given = {pool, nullptr, given.accessDescCount, given.bytesize, given.dptr};
     if (given.accessDescCount) fresh.access.assign(given.accessDescs, given.accessDescs + given.accessDescCount);
@@ -69,7 +69,7 @@ CUresult alloc_work(const Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given, Wo
 CUresult free_work(const Graph& graph, CUdeviceptr address, Work& work) {
     auto allocation = graph_allocation(address);
     if (!allocation || graph.moved) return CUDA_ERROR_INVALID_VALUE;
-    bool inside = allocation->graph == &graph;
+    bool inside = allocation->graph.lock().get() == &graph;
     if (allocation->freed_inside || (inside && allocation->freed_elsewhere)) return CUDA_ERROR_INVALID_VALUE;
     (inside ? allocation->freed_inside : allocation->freed_elsewhere) = true;
     work = std::make_shared<NodeWork>(FreeWork{std::move(allocation)});

@@ -134,6 +134,7 @@ bool is_foreign(const Stream& stream) {
 CUresult launch_on(Stream& stream, const LaunchRequest& request) {
     KernelLaunch launch;
     if (CUresult error = prepare_launch(stream.context, request, launch)) return error;
+    if (!is_capturing(stream)) stream.context.fix_limits(launch.function->kernel());
     flush_print();
     if (launches_block() && !is_capturing(stream)) return enqueue_and_wait(stream, std::move(launch));
     return enqueue(stream, std::move(launch));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "gpu_server/emulated_gpu/driver/address_map.hpp"
+#include "gpu_server/emulated_gpu/driver/addresses.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
@@ -32,13 +33,6 @@ bool accessible(Context& context, const Allocation& allocation);
 bool usable(Context& context, uint64_t address, uint64_t size);
 // Is the memory something that the driver allocated or pinned? Else it is an ordinary host pointer.
 bool known(uint64_t address);
-
-inline uint64_t number(const void* pointer) {
-    return reinterpret_cast<uint64_t>(pointer);
-}
-inline void* pointer(uint64_t address) {
-    return reinterpret_cast<void*>(address);
-}
 
 // What a module's texture and surface references stood for when a kernel of it was launched, by their variables'
 // addresses.

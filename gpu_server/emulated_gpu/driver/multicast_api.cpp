@@ -5,7 +5,7 @@ using namespace tnr::emulated;
 
 namespace {
 
-bool aligned(uint64_t value) {
+bool multicast_aligned(uint64_t value) {
     return value % multicast_granularity == 0;
 }
 
@@ -25,7 +25,8 @@ CUresult check_properties(const CUmulticastObjectProp* properties) {
 }
 
 bool inside(uint64_t offset, uint64_t size, uint64_t bytes) {
-    return size != 0 && aligned(offset) && aligned(size) && offset <= bytes && size <= bytes - offset;
+    return size != 0 && multicast_aligned(offset) && multicast_aligned(size) && offset <= bytes &&
+           size <= bytes - offset;
 }
 
 // `memory` is that of a mapping, or of a handle.
@@ -45,7 +46,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle* handle, const CUmultica
     return initialized([&]() -> CUresult {
         if (!handle) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_properties(properties)) return error;
-        if (!aligned(properties->size)) return CUDA_ERROR_INVALID_VALUE;
+        if (!multicast_aligned(properties->size)) return CUDA_ERROR_INVALID_VALUE;
         // Other processes may add devices that this one does not see.
         bool shareable = properties->handleTypes != 0;
         if (properties->numDevices > (shareable ? Multicast::devices_max : devices_with_multicast()))

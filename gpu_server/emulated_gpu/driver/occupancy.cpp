@@ -1,6 +1,7 @@
 // The arithmetic of CUDA's occupancy functions, with the limits of compute capability 12.0.
 #include "gpu_server/emulated_gpu/driver/occupancy.hpp"
 
+#include "gpu_server/emulated_gpu/driver/addresses.hpp"
 #include "gpu_server/emulated_gpu/driver/launch.hpp"
 
 #include <algorithm>
@@ -10,10 +11,6 @@ namespace {
 
 // Registers are handed out to warps in units of 256, shared memory to blocks in units of 128 bytes.
 constexpr uint64_t register_unit = 256, shared_unit = 128;
-
-uint64_t round_up(uint64_t value, uint64_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
 
 uint64_t shared_per_block(const ptx::Kernel& kernel, uint64_t dynamic_bytes) {
     return round_up(kernel.static_shared_bytes + dynamic_bytes, shared_unit) + shared_bytes_reserved;

@@ -111,6 +111,7 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     run.clock_khz = static_cast<uint32_t>(context.device.type->clock_khz);
     run.cluster = launch.cluster;
     run.memory = &memory;
+    run.heap = {context.id, context.limits[CU_LIMIT_MALLOC_HEAP_SIZE]};
     run.print = [](void*, std::string_view text) { buffer_print(text); };
     run.set_condition = set_condition;
     run.update_node = update_node;

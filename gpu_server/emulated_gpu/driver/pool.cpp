@@ -122,6 +122,7 @@ std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max, MemoryType 
 void set_current_pool(std::shared_ptr<Pool> pool) {
     LockGuard lock(pool_mutex());
     Device& device = pool->device;
+    ensure_default(device);  // later it would take this one's place
     device.current_pool = std::move(pool);
 }
 

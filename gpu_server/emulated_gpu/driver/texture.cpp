@@ -9,14 +9,8 @@
 namespace tnr::emulated {
 namespace {
 
-size_t limit(CUdevice_attribute attribute) {
-    int value = 0;
-    cuDeviceGetAttribute(&value, attribute, 0);
-    return static_cast<size_t>(value);
-}
-
 bool is_aligned(uint64_t value, CUdevice_attribute unit) {
-    return value % limit(unit) == 0;
+    return value % image_limit(unit) == 0;
 }
 
 CUresult linear_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx::Image& image) {
@@ -25,7 +19,7 @@ CUresult linear_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx:
     image.channels = linear.numChannels;
     image.in_memory = true;
     size_t texels = linear.sizeInBytes / image.texel_bytes();
-    if (texels == 0 || texels > limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
+    if (texels == 0 || texels > image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
         return CUDA_ERROR_INVALID_VALUE;
     bool sound = is_aligned(linear.devPtr, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) &&
                  usable(context, linear.devPtr, linear.sizeInBytes);
@@ -40,9 +34,9 @@ CUresult pitched_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx
     image.in_memory = true;
     image.dimensions = 2;
     bool sound = pitched.width > 0 && pitched.height > 0 &&
-                 pitched.width <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
-                 pitched.height <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
-                 pitched.pitchInBytes <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
+                 pitched.width <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
+                 pitched.height <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
+                 pitched.pitchInBytes <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
                  is_aligned(pitched.devPtr, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) &&
                  is_aligned(pitched.pitchInBytes, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) &&
                  pitched.pitchInBytes >= pitched.width * image.texel_bytes();

@@ -13,7 +13,8 @@
 namespace tnr::ptx {
 namespace {
 
-constexpr uint64_t heap_bytes_max = uint64_t{64} << 20;  // cudaLimitMallocHeapSize's default is 8 MiB
+// What all launches by kernels that have not begun hold of the host's memory.
+constexpr uint64_t parameter_bytes_max = uint64_t{64} << 20;
 
 // What one lane sees: printf's pointers may lead to global, shared or its own local memory.
 class LaneSource : public PrintSource {
@@ -194,7 +195,7 @@ void call_builtin(Warp& w, const Call& call) {
                 call_node_update(w, lane, call);
                 break;
             case Builtin::malloc:
-                result(w, lane, call, DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 0)));
+                result(w, lane, call, allocate_in_heap(w, argument<uint64_t>(w, lane, call, 0)));
                 break;
             case Builtin::free:
                 DeviceHeap::instance().release(argument<uint64_t>(w, lane, call, 0));
@@ -208,12 +209,25 @@ void call_builtin(Warp& w, const Call& call) {
 
 struct DeviceHeap::State {
     Mutex mutex;
+    using Account = std::pair<Use, uint64_t>;  // with the owner of a heap
     struct Block {
         uint64_t bytes;
-        Use use;
+        Account account;
     };
     std::map<uint64_t, Block> blocks TNR_GUARDED_BY(mutex);  // by address
-    uint64_t used TNR_GUARDED_BY(mutex) = 0;
+    std::map<Account, uint64_t> used TNR_GUARDED_BY(mutex);  // bytes
+
+    uint64_t allocate(uint64_t bytes, const Account& account, uint64_t bytes_max) TNR_EXCLUDES(mutex) {
+        LockGuard lock(mutex);
+        auto& mine = used[account];
+        if (bytes == 0 || mine > bytes_max || bytes > bytes_max - mine) return 0;
+        bytes = (bytes + 15) & ~uint64_t{15};
+        auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
+        if (!address) return 0;
+        blocks[address] = {bytes, account};
+        mine += bytes;
+        return address;
+    }
 };
 
 DeviceHeap::DeviceHeap() : state_(std::make_unique<State>()) {}
@@ -226,26 +240,39 @@ DeviceHeap& DeviceHeap::instance() {
     return heap;
 }
 
-uint64_t DeviceHeap::allocate(uint64_t bytes, Use use) {
-    LockGuard lock(state_->mutex);
-    if (bytes == 0 || bytes > heap_bytes_max - state_->used) return 0;
-    bytes = (bytes + 15) & ~uint64_t{15};
-    auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
-    if (!address) return 0;
-    state_->blocks[address] = {bytes, use};
-    state_->used += bytes;
-    return address;
+uint64_t DeviceHeap::allocate(uint64_t bytes, const Heap& heap) {
+    return state_->allocate(bytes, {Use::of_kernel, heap.owner}, heap.bytes_max);
+}
+
+uint64_t DeviceHeap::allocate_parameters(uint64_t bytes) {
+    return state_->allocate(bytes, {Use::parameters, 0}, parameter_bytes_max);
 }
 
 // A pointer that malloc never gave is ignored: hardware would corrupt its heap, we need not.
 void DeviceHeap::release(uint64_t address, Use use) {
     LockGuard lock(state_->mutex);
     auto found = state_->blocks.find(address);
-    if (found == state_->blocks.end() || found->second.use != use) return;
+    if (found == state_->blocks.end() || found->second.account.first != use) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
-    state_->used -= found->second.bytes;
+    state_->used[found->second.account] -= found->second.bytes;
     state_->blocks.erase(found);
     std::free(reinterpret_cast<void*>(address));
+}
+
+void DeviceHeap::end(uint64_t owner) {
+    LockGuard lock(state_->mutex);
+    const State::Account account{Use::of_kernel, owner};
+    if (state_->used.erase(account) == 0) return;
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+    std::erase_if(state_->blocks, [&](const auto& entry) {
+        if (entry.second.account != account) return false;
+        std::free(reinterpret_cast<void*>(entry.first));
+        return true;
+    });
+}
+
+void end_heap(uint64_t owner) {
+    DeviceHeap::instance().end(owner);
 }
 
 Memory::Range DeviceHeap::range_of(uint64_t address) {

@@ -25,15 +25,16 @@ public:
 // False when a pointer was bad.
 bool format_print(PrintSource& source, uint64_t format, uint64_t arguments, std::string& out);
 
-// What device malloc hands out: host memory that lives as long as the process, as the CUDA heap lives as
-// long as the context.
+// What device malloc hands out: host memory that lives until end(), as the CUDA heap lives as long as the context.
 class DeviceHeap {
 public:
     static DeviceHeap& instance();
     // What it is for: a kernel's free() leaves parameters of launches alone.
     enum class Use { of_kernel, parameters };
-    uint64_t allocate(uint64_t bytes, Use use = Use::of_kernel);  // 0: the heap is full
+    uint64_t allocate(uint64_t bytes, const Heap& heap);  // 0: the heap is full
+    uint64_t allocate_parameters(uint64_t bytes);         // 0: too many launches are waiting
     void release(uint64_t address, Use use = Use::of_kernel);
+    void end(uint64_t owner);  // releases all of that heap
     Memory::Range range_of(uint64_t address);
     uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
@@ -44,5 +45,10 @@ private:
     std::unique_ptr<State> state_;
     std::atomic<uint64_t> generation_{0};
 };
+
+// In the heap of the warp's launch; 0: it is full.
+inline uint64_t allocate_in_heap(Warp& w, uint64_t bytes) {
+    return DeviceHeap::instance().allocate(bytes, w.block->grid->launch->heap);
+}
 
 }  // namespace tnr::ptx

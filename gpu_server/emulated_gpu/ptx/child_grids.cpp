@@ -27,11 +27,11 @@ uint64_t ChildGrids::prepare(const Launch& parent, uint64_t code, ChildGrid want
     if (!find_kernel(module, code, wanted.kernel)) return 0;
     if (!check(launch_of(wanted, parent), module).empty()) return 0;
     auto bytes = std::max<uint64_t>(module.kernels()[wanted.kernel].parameter_bytes, 1);
-    constexpr auto use = DeviceHeap::Use::parameters;
-    uint64_t address = DeviceHeap::instance().allocate(bytes, use);
+    uint64_t address = DeviceHeap::instance().allocate_parameters(bytes);
     if (address == 0) return 0;
-    wanted.parameters = {reinterpret_cast<std::byte*>(address),
-                         [address](std::byte*) { DeviceHeap::instance().release(address, use); }};
+    wanted.parameters = {reinterpret_cast<std::byte*>(address), [address](std::byte*) {
+                             DeviceHeap::instance().release(address, DeviceHeap::Use::parameters);
+                         }};
     LockGuard lock(mutex_);
     prepared_[address] = std::move(wanted);
     return address;

@@ -97,7 +97,7 @@ void prepare(Warp& w, uint32_t lane, const Call& call) {
 
 // cudaMalloc(&pointer, bytes)
 void allocate(Warp& w, uint32_t lane, const Call& call) {
-    auto address = DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 1));
+    auto address = allocate_in_heap(w, argument<uint64_t>(w, lane, call, 1));
     if (write_result(w, lane, argument<uint64_t>(w, lane, call, 0), address))
         answer(w, lane, call, address != 0 ? 0 : error_memory);
 }
@@ -179,7 +179,7 @@ uint64_t address_of(std::string_view text) {
     static std::map<std::string_view, uint64_t> addresses;
     LockGuard lock(mutex);
     auto& address = addresses[text];
-    if (address == 0) address = DeviceHeap::instance().allocate(text.size() + 1, DeviceHeap::Use::parameters);
+    if (address == 0) address = DeviceHeap::instance().allocate_parameters(text.size() + 1);
     if (address != 0) *std::copy(text.begin(), text.end(), reinterpret_cast<char*>(address)) = 0;
     return address;
 }

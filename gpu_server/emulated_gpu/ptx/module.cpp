@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu_server/emulated_gpu/ptx/builtin.hpp"
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
 #include "gpu_server/emulated_gpu/ptx/link.hpp"
 #include "gpu_server/emulated_gpu/ptx/parser.hpp"
@@ -59,6 +60,11 @@ uint64_t deepest(const Program& program, const std::vector<uint32_t>& callees_fi
     return most;
 }
 
+void note_builtin(Builtin called, Kernel& kernel) {
+    kernel.prints |= called == Builtin::vprintf;
+    kernel.uses_heap |= called == Builtin::malloc || called == Builtin::free;
+}
+
 }  // namespace
 
 LoadedModule::LoadedModule(const ast::Unit& unit, Decoded decoded)
@@ -96,6 +102,7 @@ void LoadedModule::add_kernel(const ast::Unit& unit, const Decoded& decoded, uin
     uint32_t dynamic_align = 16;
     for (auto index : functions) {
         local += program_.functions[index].local_bytes;
+        if (auto& called = unit.functions[index]; !called.defined) note_builtin(builtin_named(called.name), kernel);
         for (auto variable : program_.functions[index].shared_variables) {
             auto& shared_variable = unit.variables[variable];
             if (shared_variable.size == 0 || shared_variable.linkage == ast::Linkage::external) {

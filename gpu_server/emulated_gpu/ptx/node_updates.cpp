@@ -9,8 +9,8 @@
 namespace tnr::ptx {
 namespace {
 
-constexpr int32_t updated = 0, error_value = 1;  // of cudaError
-constexpr uint64_t value_bytes_max = 32764;      // no kernel has more parameters
+constexpr int32_t updated = 0, refused = 1;  // of cudaError
+constexpr uint64_t value_bytes_max = 32764;  // no kernel has more parameters
 
 // cudaGraphKernelNodeUpdate, as it lies in memory.
 struct GivenUpdate {
@@ -46,22 +46,22 @@ const std::byte* read(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes) 
 
 int32_t apply(Warp& w, uint32_t lane, Update update) {
     auto& launch = *w.block->grid->launch;
-    if (!launch.update_node || !launch.device) return error_value;
+    if (!launch.update_node || !launch.device) return refused;
     if (update.field == NodeUpdate::Field::parameter && update.value_bytes != 0) {
-        if (update.value_bytes > value_bytes_max) return error_value;
+        if (update.value_bytes > value_bytes_max) return refused;
         auto* value = read(w, lane, update.value_address, update.value_bytes);
-        if (!value) return error_value;
+        if (!value) return refused;
         update.value = {value, update.value_bytes};
     }
     update.device = launch.device->number();
-    return launch.update_node(update) ? updated : error_value;
+    return launch.update_node(update) ? updated : refused;
 }
 
 int32_t apply_all(Warp& w, uint32_t lane, uint64_t address, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) {
         GivenUpdate given;
         auto* found = read(w, lane, address + i * sizeof given, sizeof given);
-        if (!found) return error_value;
+        if (!found) return refused;
         std::memcpy(&given, found, sizeof given);
         auto update = update_of(given.node, NodeUpdate::Field{given.field});
         update.grid = {given.grid[0], given.grid[1], given.grid[2]};

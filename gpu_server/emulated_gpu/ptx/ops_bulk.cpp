@@ -26,8 +26,11 @@ enum Flag : uint8_t {
     flag_byte_mask = 16
 };
 
+// A run of no bytes may be anywhere: CUB copies an empty range from null.
 std::byte* run_of_bytes(Warp& w, uint32_t lane, uint64_t address, uint32_t bytes, bool shared, const char* what) {
+    static std::byte nothing;
     bool misaligned = (address | bytes) % unit;
+    if (!misaligned && bytes == 0) return &nothing;
     std::byte* p = nullptr;
     if (!misaligned) p = shared ? shared_pointer(w, address, bytes) : global_pointer(*w.worker, address, bytes);
     if (!p) memory_fault(w, address, lane, bytes, what, misaligned);
@@ -106,8 +109,9 @@ void copy_inside(Warp& w, const Instr& i) {
         if (!target) return;
         const bool misaligned = from[lane] % unit != 0;
         auto source = misaligned ? Inside{} : inside_memory(*w.worker, from[lane], bytes, left, right);
-        if (!source.begin) return memory_fault(w, from[lane], lane, bytes, "cp.async.bulk's read", misaligned);
-        std::memmove(target + source.skipped, source.begin, source.bytes);
+        if (!source.begin && (misaligned || bytes != 0))
+            return memory_fault(w, from[lane], lane, bytes, "cp.async.bulk's read", misaligned);
+        if (source.begin) std::memmove(target + source.skipped, source.begin, source.bytes);
         auto* word = barrier_word(w, lane, barriers[lane]);
         if (!word) return;
         complete_bytes(*word, bytes);

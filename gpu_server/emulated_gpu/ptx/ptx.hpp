@@ -35,6 +35,8 @@ struct Kernel {
     uint32_t cluster[3] = {};            // .reqnctapercluster; all zero: not given
     bool needs_cluster = false;          // .explicitcluster
     uint32_t registers = 0;              // an estimate, for attributes only
+    bool uses_heap = false;              // calls malloc or free, itself or through what it calls
+    bool prints = false;                 // likewise printf
     uint32_t index = 0;                  // position in Module::kernels()
 };
 
@@ -138,6 +140,14 @@ public:
     virtual int32_t attribute(int32_t attribute, int32_t device, int32_t& value) const = 0;
 };
 
+// The heap that kernels' malloc takes from: a context's, until end_heap().
+struct Heap {
+    uint64_t owner = 0;                      // what is allocated under one number counts together
+    uint64_t bytes_max = uint64_t{8} << 20;  // CU_LIMIT_MALLOC_HEAP_SIZE
+};
+// Frees what kernels have left in it.
+void end_heap(uint64_t owner);
+
 struct Launch {
     const Module* module = nullptr;
     uint32_t kernel = 0;                         // index into Module::kernels()
@@ -149,6 +159,7 @@ struct Launch {
     bool cooperative = false;               // all blocks must be able to wait for each other
     uint32_t clock_khz = 1'000'000;         // what %clock counts
     Memory* memory = nullptr;
+    Heap heap;
     // Receives what device printf wrote, whole lines in order per thread. Called from any thread.
     void (*print)(void* context, std::string_view text) = nullptr;
     void* print_context = nullptr;

@@ -402,7 +402,7 @@ TEST_CASE("registered memory shares nothing of its neighbours", "[shared]") {
     CHECK(own[1] == 'y');
 }
 
-TEST_CASE("a stream waits once for all that a function of the program has changed in pinned memory", "[shared]") {
+TEST_CASE("a program and a stream wait once for the ends of all pinned memory", "[shared]") {
     Program program;
     constexpr size_t bytes = 3 * page, count = 3;
     std::vector<char> all(count * 5 * page, 'x');
@@ -416,7 +416,9 @@ TEST_CASE("a stream waits once for all that a function of the program has change
         OK(cuMemHostRegister_v2(pieces.own[i], bytes, 0));
         OK(cuMemHostGetDevicePointer_v2(&pieces.device[i], pieces.own[i], 0));
     }
+    const uint64_t fetches = stats().pages.waits;
     program.give_to_gpu();
+    CHECK(stats().pages.waits - fetches == 1);
     auto change = [](void* data) {  // both ends, and a page between them
         for (auto* own : static_cast<Pieces*>(data)->own) own[0] = own[page] = own[bytes - 1] = 'z';
     };

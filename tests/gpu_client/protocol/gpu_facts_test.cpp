@@ -34,6 +34,17 @@ TEST_CASE("what NVML tells arrives as it was sent", "[facts]") {
     CHECK(received->devices[1].values == a_pair().devices[1].values);
 }
 
+TEST_CASE("names that a pool tells of GPUs and processes control no terminal", "[facts]") {
+    auto hostile = a_pair();
+    hostile.devices[0].name = hostile.devices[0].driver_version = "\033[2JH100\r";
+    hostile.processes.push_back({0, 1, "py\nthon\a", 1});
+    auto received = snapshot_from_json(to_json(hostile));
+    REQUIRE(received);
+    CHECK(received->devices[0].name == "?[2JH100?");
+    CHECK(received->devices[0].driver_version == "?[2JH100?");
+    CHECK(received->processes[0].name == "py?thon?");
+}
+
 TEST_CASE("a server of before peers and links were told has none", "[facts]") {
     auto older = to_json(a_pair());
     for (auto& device : older["devices"]) {

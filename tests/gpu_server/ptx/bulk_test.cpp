@@ -104,6 +104,37 @@ TEST_CASE("cp.async.bulk leaves out bytes, and st.bulk makes zeros", "[ptx][bulk
           Outcome::illegal_address);
 }
 
+// The second word of `in` says how many bytes come from null, in each of two ways, and go there. Then the first goes out.
+TEST_CASE("cp.async.bulk of no bytes reads and writes nowhere, and a barrier hears of it", "[ptx][bulk]") {
+    Bench bench(R"(
+.version 9.2
+.target sm_90
+.address_size 64
+.shared .align 128 .b8 room[128];
+.shared .align 8 .b64 barrier;
+.entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %in, %out, %s, %null; .reg .b32 %r, %b, %n, %v; .reg .pred %p;
+    ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
+    mov.u32 %r, room; mov.u32 %b, barrier; mov.u64 %null, 0;
+    ld.global.u32 %n, [%in+4];
+    mbarrier.init.shared::cta.b64 [%b], 1;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r], [%null], %n, [%b];
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r], [%null], %n, 0, 0, [%b];
+    cp.async.bulk.global.shared::cta.bulk_group [%null], [%r], %n;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %s, [%b], 0;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0;
+    @!%p bra wait;
+    ld.global.u32 %v, [%in]; st.global.u32 [%out], %v;
+    ret;
+})");
+    auto in = bench.array<uint32_t>({7, 0}), out = bench.array<uint32_t>(1), some = bench.array<uint32_t>({7, 16});
+    bench.run("k", {1}, {1}, in, out);
+    CHECK(out[0] == 7);
+    CHECK(bench.launch("k", {1}, {1}, {}, some, out).outcome == Outcome::illegal_address);
+}
+
 namespace {
 
 // The room is 0xee; then 64 bytes of p0 come in, of which those at the ends may be missing. The room goes to p1.

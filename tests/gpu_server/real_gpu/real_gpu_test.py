@@ -88,6 +88,27 @@ for _ in range(3):
     call("cuCtxSynchronize")
 """
 
+# The function needs what the GPU had last, so the worker has to go on meanwhile.
+LOADS_BESIDE_FUNCTION_THAT_READS = MEANWHILE + """
+seen, mapped, page = [], ctypes.c_void_p(), ctypes.c_size_t(4096)
+call("cuMemHostAlloc", ctypes.byref(mapped), page, 2)  # CU_MEMHOSTALLOC_DEVICEMAP
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def reads(_):
+    entered.set()
+    leave.wait()
+    seen.append(ctypes.string_at(mapped, 3))
+for value in b"abc":
+    entered.clear(), leave.clear()
+    call("cuMemsetD8Async", ctypes.c_uint64(mapped.value), ctypes.c_ubyte(value), page, copying)
+    call("cuStreamSynchronize", copying)
+    call("cuLaunchHostFunc", stream, reads, None)
+    entered.wait()
+    threading.Timer(0.2, leave.set).start()  # by when the worker is inside its driver
+    load()
+    call("cuCtxSynchronize")
+assert seen == [b"aaa", b"bbb", b"ccc"], seen
+"""
+
 COPIES_BESIDE_FUNCTION = MEANWHILE + """
 call("cuLaunchHostFunc", stream, function, None)
 entered.wait()
@@ -415,6 +436,9 @@ class RealGpu(unittest.TestCase):
 
     def test_a_host_function_ends_while_the_driver_waits_for_it(self):
         self.run_to_end(LOADS_BESIDE_FUNCTION, "patient")
+
+    def test_it_gets_what_the_gpu_had_while_the_driver_waits_for_it(self):
+        self.run_to_end(LOADS_BESIDE_FUNCTION_THAT_READS, "patient")
 
     def test_a_long_copy_needs_no_turn_among_the_host_functions(self):
         self.run_to_end(COPIES_BESIDE_FUNCTION, "patient")

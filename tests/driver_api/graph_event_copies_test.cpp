@@ -1,0 +1,144 @@
+// Copies from and to pinned memory in graphs that record events, or wait for them, in the middle of a launch: what another
+// stream does comes before a part of the graph, or behind it.
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "graph_host_copies.hpp"
+
+using namespace driver_api;
+
+namespace {
+
+constexpr int copied_words = 1 << 14;  // more than travels inside a record
+
+bool holds_only(const PinnedWords& host, unsigned value) {
+    return host.contents() == Words(copied_words, value);
+}
+bool holds_only(const Memory& memory, unsigned value) {
+    return memory.read<unsigned>(copied_words) == Words(copied_words, value);
+}
+
+// What each works with.
+struct EventCopies {
+    Gpu gpu;
+    Stream stream{CU_STREAM_NON_BLOCKING}, other{CU_STREAM_NON_BLOCKING};
+    Event event{CU_EVENT_DISABLE_TIMING};
+    PinnedWords host{copied_words};
+    Memory memory{Words(copied_words, 5)};
+    unsigned value = 0;
+    // Takes a while, so that whoever does not wait for it comes too early.
+    std::function<void()> write = [this] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        host.fill(value);
+    };
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(EventCopies, "a graph copies from pinned memory what it waits for an event for",
+                 "[graph][capture][event][pinned]") {
+    const bool captured = GENERATE(false, true);
+    Graph graph;
+    if (captured) {
+        begin_capture(stream);
+        CU_OK(cu.cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL));
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data, host.bytes(), stream));
+        auto made = end_capture(stream);
+        std::swap(graph.handle, made.handle);
+    } else {
+        CUgraphNode wait = nullptr;
+        CU_OK(cu.cuGraphAddEventWaitNode(&wait, graph, nullptr, 0, event));
+        add_copy(graph, {wait}, to_device(memory.address, host.data, host.bytes()));
+    }
+    GraphExec exec(graph);
+    exec.run(stream);
+    for (value = 1; value <= 3; ++value) {
+        CU_OK(cu.cuLaunchHostFunc(other, call_function, &write));
+        CU_OK(cu.cuEventRecord(event, other));
+        exec.run(stream);
+        CHECK(holds_only(memory, value));
+    }
+}
+
+TEST_CASE_METHOD(EventCopies,
+                 "what a graph has copied to pinned memory is there when the event is that it records then",
+                 "[graph][capture][event][pinned]") {
+    const bool captured = GENERATE(false, true);
+    Graph graph;
+    std::function<void()> late = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+    if (captured) {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyDtoHAsync(host.data, memory.address, host.bytes(), stream));
+        CU_OK(cu.cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+        CU_OK(cu.cuLaunchHostFunc(stream, call_function, &late));
+        auto made = end_capture(stream);
+        std::swap(graph.handle, made.handle);
+    } else {
+        auto copy = add_copy(graph, {}, to_host(host.data, memory.address, host.bytes()));
+        CUgraphNode record = nullptr;
+        CU_OK(cu.cuGraphAddEventRecordNode(&record, graph, &copy, 1, event));
+        add_function(graph, {record}, late);
+    }
+    GraphExec exec(graph);
+    for (unsigned round = 1; round <= 3; ++round) {
+        CU_OK(cu.cuMemsetD32Async(memory.address, round, copied_words, stream));
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuEventSynchronize(event));
+        CHECK(holds_only(host, round));
+        CU_OK(cu.cuStreamSynchronize(stream));
+    }
+}
+
+TEST_CASE_METHOD(EventCopies, "an instance's copy from other pinned memory waits for the graph's event",
+                 "[graph][event][pinned]") {
+    Graph graph;
+    CUgraphNode wait = nullptr;
+    const PinnedWords before(copied_words);
+    CU_OK(cu.cuGraphAddEventWaitNode(&wait, graph, nullptr, 0, event));
+    auto copy = add_copy(graph, {wait}, to_device(memory.address, before.data, before.bytes()));
+    GraphExec exec(graph);
+    exec.run(stream);
+    CHECK(holds_only(memory, 0));
+    auto now = to_device(memory.address, host.data, host.bytes());
+    CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, copy, &now, gpu.context));
+    for (value = 1; value <= 3; ++value) {
+        CU_OK(cu.cuLaunchHostFunc(other, call_function, &write));
+        CU_OK(cu.cuEventRecord(event, other));
+        exec.run(stream);
+        CHECK(holds_only(memory, value));
+    }
+}
+
+TEST_CASE_METHOD(EventCopies, "a graph copies from pinned memory what it waits for a word for",
+                 "[graph][capture][pinned]") {
+    Memory words(Words{0});
+    const bool captured = GENERATE(false, true);
+    Graph graph;
+    if (captured) {
+        begin_capture(stream);
+        CU_OK(cu.cuStreamWaitValue32(stream, words.address, 1, CU_STREAM_WAIT_VALUE_EQ));
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data, host.bytes(), stream));
+        auto made = end_capture(stream);
+        std::swap(graph.handle, made.handle);
+    } else {
+        CUstreamBatchMemOpParams operation{};
+        operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+        operation.waitValue.address = words.address;
+        operation.waitValue.value = 1;
+        operation.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch{gpu.context, 1, &operation, 0};
+        CUgraphNode wait = nullptr;
+        CU_OK(cu.cuGraphAddBatchMemOpNode(&wait, graph, nullptr, 0, &batch));
+        add_copy(graph, {wait}, to_device(memory.address, host.data, host.bytes()));
+    }
+    GraphExec exec(graph);
+    for (value = 1; value <= 3; ++value) {
+        CU_OK(cu.cuMemsetD32Async(words.address, 0, 1, other));
+        CU_OK(cu.cuStreamSynchronize(other));
+        CU_OK(cu.cuLaunchHostFunc(other, call_function, &write));
+        CU_OK(cu.cuStreamWriteValue32(other, words.address, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+        exec.run(stream);
+        CHECK(holds_only(memory, value));
+    }
+}
