@@ -69,6 +69,12 @@ CUresult RemoteCall::prepare() {
     return session_->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }
 
+CUresult RemoteCall::open(ClientSession*& session) {
+    auto result = prepare();
+    session = session_;
+    return result;
+}
+
 CUresult RemoteCall::send(zmq::message_t* bulk) {
     if (auto result = prepare(); result != CUDA_SUCCESS) return result;
     if (way_ == wire::CallWay::cached) return send_cached();

@@ -41,6 +41,8 @@ public:
     // For what the program has not called: failures of its calls that nobody waited for are left to a call of its own.
     void leave_async_errors() { leaves_async_errors_ = true; }
 
+    // The session that send() will use, for what is noted there before. Opens it.
+    CUresult open(ClientSession*& session);
     // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
     CUresult send(zmq::message_t* bulk = nullptr);
     uint64_t position() const { return position_; }  // of the record, once it is sent

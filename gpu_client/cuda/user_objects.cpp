@@ -3,7 +3,6 @@
 
 #include <fstream>
 
-#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
@@ -20,20 +19,9 @@ void user_object_gone(uint64_t number) {
     run_on_host_thread_soon([gone] { gone.destroy(gone.object); });
 }
 
-// That of a call in any context.
-static CUresult any_session(ClientSession*& session) {
-    Context* context = nullptr;
-    auto& device = current_context(context) == CUDA_SUCCESS ? *find_device(context->device) : *devices().front();
-    if (auto result = open_session(device); result != CUDA_SUCCESS) return result;
-    session = device.session;
-    return CUDA_SUCCESS;
-}
-
 static CUresult create_object(CUuserObject* out, void* object, CUhostFn destroy, unsigned references, unsigned flags) {
     if (!out || !destroy || references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
-    ClientSession* session = nullptr;
-    if (auto result = any_session(session); result != CUDA_SUCCESS) return result;
     uint64_t number = 0;
     auto handle = user_objects().create([&](UserObject& made, uint64_t index, uint64_t value) {
         number = index + 1;
@@ -41,14 +29,17 @@ static CUresult create_object(CUuserObject* out, void* object, CUhostFn destroy,
     });
     RemoteCall call(wire::CreateUserObject{number, references});
     call.in_any_context();
-    session->expect_news(+1);  // that it is gone
-    auto result = call.send();
+    ClientSession* session = nullptr;
+    auto result = call.open(session);
     if (result == CUDA_SUCCESS) {
-        *out = handle_of<CUuserObject>(handle);
-    } else {
-        session->expect_news(-1);
-        user_objects().destroy(handle);
+        session->expect_news(+1);  // that it is gone
+        result = call.send();
+        if (result != CUDA_SUCCESS) session->expect_news(-1);
     }
+    if (result == CUDA_SUCCESS)
+        *out = handle_of<CUuserObject>(handle);
+    else
+        user_objects().destroy(handle);
     return result;
 }
 

@@ -149,9 +149,7 @@ void check_database(const StateFolder& folder, Findings& found) {
 }
 
 void check_keys(const StateFolder& folder, Findings& found) {
-    std::error_code error;
-    const bool has_served = !folder.last_address().empty() && !folder.last_was_plain();
-    if (!has_served && !fs::exists(folder.path() / "server.key", error)) return;  // `serve` makes one
+    if (folder.may_make_keys()) return;  // `serve` makes them
     if (auto key = folder.kept_server_keys(); !key) return found.fail("key", key.error().what, key.error().hint);
     if (auto old = folder.old_server_key(); !old) return found.fail("key", old.error().what, old.error().hint);
     found.ok("key", (folder.path() / "server.key").string());

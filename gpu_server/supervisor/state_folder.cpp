@@ -105,15 +105,20 @@ wire::KeyPair make_pasteable_key_pair() {
 }
 
 Result<wire::KeyPair> StateFolder::server_keys() const {
-    fs::path file = path_ / "server.key";
-    std::error_code error;
-    if (const bool has_served = !last_address().empty() && !last_was_plain(); !has_served && !fs::exists(file, error)) {
+    if (may_make_keys()) {
         auto alone = lock_keys();
         if (!alone) return alone.error();
-        if (!fs::exists(file, error))
-            if (auto made = write_line(file, make_pasteable_key_pair().secret_key); !made) return made.error();
+        if (may_make_keys())
+            if (auto made = write_line(path_ / "server.key", make_pasteable_key_pair().secret_key); !made)
+                return made.error();
     }
     return kept_server_keys();
+}
+
+bool StateFolder::may_make_keys() const {
+    std::error_code error;
+    const bool has_served = !last_address().empty() && !last_was_plain();
+    return !has_served && !fs::exists(path_ / "server.key", error);
 }
 
 Result<wire::KeyPair> StateFolder::kept_server_keys() const {

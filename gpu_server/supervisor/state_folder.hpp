@@ -38,6 +38,8 @@ public:
     Result<wire::KeyPair> server_keys() const;
     // Never made: for a server that has had one. Another would lock out everybody whose programs run.
     Result<wire::KeyPair> kept_server_keys() const;
+    // Whether there are none, and no server has served with any.
+    bool may_make_keys() const;
     // The pair before it, until a time, while clients learn of the new one: server.key.old. Nothing when there is none.
     struct OldKey {
         wire::KeyPair keys;
