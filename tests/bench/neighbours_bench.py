@@ -3,14 +3,17 @@
 
     tests/bench/neighbours_bench.py                       all kinds, five turns of two seconds: two minutes
     tests/bench/neighbours_bench.py --only memory --turns 9 --seconds 4
+    tests/bench/neighbours_bench.py --own-core            the one measured shares no core with the others
     tests/bench/neighbours_bench.py --json FILE
 
 Each of the two users has a GPU of one emulated node, with keys. A ratio of 0.90 and more is what the pool promises. `honest`
 is a tenant that does the same as the one measured: what two programs cost each other on this machine's processors. Where
-that is below 1, so is the rest, and only a machine with more cores tells. Exit status 0; 1: somebody was not served. Never
-because of a time.
+that is below 1, so is the rest. With --own-core the program that is measured and its worker have one core, alone and beside
+others, and everything else has the other cores: what is left is what tenants of a node with cores enough cost each other.
+Exit status 0; 1: somebody was not served. Never because of a time.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -62,6 +65,10 @@ def copies_without_end():
         call("cuMemAlloc_v2", byref(memory), c_size_t(BLOCK))
         call("cuMemHostAlloc", byref(host), c_size_t(BLOCK), 0)
     call("cuMemcpyHtoDAsync_v2", memory, host, c_size_t(BLOCK), stream)
+def questions_without_end():
+    if nvml.nvmlInit_v2() or nvml.nvmlShutdown():
+        sys.exit("the pool does not answer")
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
 host, done, work = c_void_p(), 0, globals()[sys.argv[1]]
 
 def answer():
@@ -83,10 +90,8 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + by
 
 class Tenant:
     def __init__(self, node, user, work):
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
-        self.program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=dict(kept, TNR_CONFIG=node.user(user), LD_LIBRARY_PATH=str(node.build / "lib"), HOME=node.folder))
+        self.program = subprocess.Popen([sys.executable, "-c", PROGRAM, work], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env=node.environment(user))
         if self.program.stdout.readline().strip() != "ready":
             raise RuntimeError(f"{user} was not served")
 
@@ -102,6 +107,25 @@ class Tenant:
     def end(self):
         self.program.kill()
         self.program.communicate()
+
+
+class Passers:
+    """A user whose programs come and go, as fast as they can."""
+
+    def __init__(self, node, user):
+        self.program = [str(node.build / "bin" / "pool_client")]
+        self.environment = node.environment(user)
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.pass_by)
+        self.thread.start()
+
+    def pass_by(self):
+        while not self.over.is_set():
+            subprocess.run(self.program, stdin=subprocess.DEVNULL, capture_output=True, env=self.environment)
+
+    def end(self):
+        self.over.set()
+        self.thread.join()
 
 
 class Stranger:
@@ -154,9 +178,55 @@ class Node:
         self.server.stdout.close()
         self.temporary.cleanup()
 
-    def user(self, name):
-        """A new account's file for TNR_CONFIG, or that of an account with a new key."""
-        return with_server.enrolled(self.arguments, self.folder, self.address, name=name, wait_s=60)
+    def environment(self, user):
+        """Of programs of a new account, or of an account with a new key."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
+        config = with_server.enrolled(self.arguments, self.folder, self.address, name=user, wait_s=60)
+        return dict(kept, TNR_CONFIG=config, LD_LIBRARY_PATH=str(self.build / "lib"), HOME=self.folder)
+
+
+def threads(pid):
+    """None of a process that is gone."""
+    try:
+        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def pin(pid, cores):
+    """With all its threads; those that begin later are where the one is that begins them."""
+    for thread in threads(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, cores)
+
+
+def descendants(pid):
+    found = []
+    for thread in threads(pid):
+        with contextlib.suppress(OSError):
+            for child in pathlib.Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
+                found += [int(child), *descendants(child)]
+    return found
+
+
+def ticks(pid):
+    """What it has computed; 0 once it is gone."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+def give_own_core(node, neighbour):
+    own, *others = sorted(os.sched_getaffinity(neighbour.program.pid))
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        pin(pid, others)
+    workers = {pid: ticks(pid) for pid in descendants(node.server.pid)}
+    neighbour.rate(0.5)
+    its_worker = max(workers, key=lambda pid: ticks(pid) - workers[pid])
+    for pid in (neighbour.program.pid, its_worker):
+        pin(pid, [own])
 
 
 KINDS = {
@@ -165,16 +235,21 @@ KINDS = {
     "copies": lambda node: Tenant(node, "other", "copies_without_end"),
     "memory": lambda node: Tenant(node, "other", "too_much_memory"),
     "handles": lambda node: Tenant(node, "other", "too_many_handles"),
+    "questions": lambda node: Tenant(node, "other", "questions_without_end"),
+    "programs": lambda node: Passers(node, "other"),
     "connections": lambda node: Stranger(node, b""),
     "handshakes": lambda node: Stranger(node, GREETING),
 }
 
 
-def measure(node, kind, turns, seconds):
+def measure(node, kind, turns, seconds, own_core):
     """The neighbour's rates alone and beside it, of each turn."""
     alone, beside = [], []
+    all_cores = os.sched_getaffinity(0)
     neighbour = Tenant(node, "neighbour", "launches")
     try:
+        if own_core:
+            give_own_core(node, neighbour)
         for _ in range(turns):
             alone.append(neighbour.rate(seconds))
             other = KINDS[kind](node)
@@ -184,6 +259,7 @@ def measure(node, kind, turns, seconds):
                 other.end()
     finally:
         neighbour.end()
+        os.sched_setaffinity(0, all_cores)
     return alone, beside
 
 
@@ -193,14 +269,18 @@ def main():
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, with commas")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2, help="of each measurement, two a turn")
+    parser.add_argument("--own-core", action="store_true", help="for the neighbour and its worker; needs two")
     parser.add_argument("--json", help="write it there, too")
     arguments = parser.parse_args()
+    if arguments.own_core and len(os.sched_getaffinity(0)) < 2:
+        sys.exit("--own-core needs two cores")
     found = {}
     print(f"{os.cpu_count()} cores; launches with a wait each, a second, median of {arguments.turns} turns")
     print(f"{'beside':12} {'alone':>8} {'beside':>8} {'ratio':>6}")
     with Node(arguments.build) as node:
         for kind in arguments.only.split(","):
-            alone, beside = (statistics.median(rates) for rates in measure(node, kind, arguments.turns, arguments.seconds))
+            alone, beside = (statistics.median(rates) for rates in measure(node, kind, arguments.turns,
+                                                                              arguments.seconds, arguments.own_core))
             if not alone or not beside:
                 sys.exit(f"{kind}: the neighbour was not served")
             found[kind] = {"alone": alone, "beside": beside, "ratio": beside / alone}
