@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 #include <zmq.hpp>
 
 #include "api_client/base/text.hpp"
@@ -23,6 +24,9 @@ using nlohmann::json;
 
 // Deeper nesting than any message of ours; the parser recurses, and the stack is the limit it would hit.
 static constexpr int nesting_max = 16;
+
+// How long a key that was refused is tried again, and when first; then after twice as long each time.
+static constexpr std::chrono::milliseconds key_known_within{3'000}, refused_pause_min{100};
 
 Result<json> parse(const void* data, size_t size) try {
     Error refused{Error::Kind::remote, "not a control message"};
@@ -104,7 +108,7 @@ public:
         // A request or an answer that is lost with its connection is asked for again over a new one.
         for (auto left = timeout; left.count() > 0; left = left_until(deadline), dial()) {
             auto connect_timeout = std::min(left, default_timeout);
-            if (!send(text, connect_timeout)) return unreachable(connect_timeout);
+            if (!send(text, connect_timeout)) return refused_ ? refused() : unreachable(connect_timeout);
             while (true) {
                 bool open = connected();  // before the look: what arrived until then counts
                 if (auto answer = take_answer(id)) return *answer;
@@ -149,8 +153,9 @@ private:
         // Of the old socket ZeroMQ may just have connected anew. Its thread would wait for somebody to hear that, and our
         // new connection for its thread.
         if (socket_) wire::Monitor::stop(*socket_);
-        monitor_ =
-            std::make_unique<wire::Monitor>(*context_, *socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
+        monitor_ = std::make_unique<wire::Monitor>(
+            *context_, *socket,
+            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED);
         socket_ = std::move(socket);
         ended_ = false;
         wire::allow_ipv6(*socket_, endpoint_);
@@ -160,7 +165,10 @@ private:
     // False: there was a connection, or an attempt at one, and it has ended. While send() waits ZeroMQ makes further
     // attempts, so the last word counts.
     bool connected() {
-        while (auto news = monitor_->next()) ended_ = news->what == ZMQ_EVENT_DISCONNECTED;
+        while (auto news = monitor_->next()) {
+            ended_ = news->what != ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+            if (news->what != ZMQ_EVENT_DISCONNECTED) refused_ = news->what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+        }
         return !ended_;
     }
 
@@ -168,14 +176,25 @@ private:
         return std::chrono::ceil<milliseconds>(deadline - Clock::now());
     }
 
+    // False: no connection within that time, or one that does not know our key (`refused_`). A key may be so new that this node
+    // of the pool has not heard of it yet; and ZeroMQ makes no further attempt with one that was refused.
     bool send(const std::string& text, milliseconds timeout) {
-        auto deadline = Clock::now() + timeout;
-        auto sent = wire::uninterrupted([&] {
-            auto left = std::max(left_until(deadline), milliseconds(0));
-            socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(left.count()));
-            return socket_->send(zmq::buffer(text), zmq::send_flags::none);
-        });
-        return sent.has_value();
+        const auto deadline = Clock::now() + timeout, known_by = Clock::now() + key_known_within;
+        auto pause = refused_pause_min;
+        auto try_to = [&] { return socket_->send(zmq::buffer(text), zmq::send_flags::dontwait); };
+        while (!wire::uninterrupted(try_to)) {
+            const auto left = left_until(deadline);
+            if (left.count() <= 0) return false;
+            if (connected() || !refused_) {
+                wait_for_news(left);
+                continue;
+            }
+            if (left_until(known_by).count() <= 0) return false;
+            std::this_thread::sleep_for(std::min(pause, left));
+            pause *= 2;
+            dial();
+        }
+        return true;
     }
 
     // Without waiting; null when it is not there yet.
@@ -212,8 +231,15 @@ private:
     Error unreachable(milliseconds timeout) const {
         return {Error::Kind::network,
                 "no answer from the pool at " + endpoint_ + " within " + std::to_string(timeout.count()) + " ms",
-                "check that tnr-gpu-server runs there, that the port is open, and that this machine's key is enrolled "
-                "(unknown keys are not answered)"};
+                "check that tnr-gpu-server runs there, that the port is open, and that the pool's key is still the one "
+                "that "
+                "this machine knows"};
+    }
+    Error refused() const {
+        return {
+            Error::Kind::auth, "the pool at " + endpoint_ + " does not let this machine's key in",
+            "it may have been removed, or replaced by a newer one: sign in again with a new token, `tnr login pool`; "
+            "the pool's operator sees why in its audit log"};
     }
 
     std::string endpoint_;
@@ -222,7 +248,8 @@ private:
     std::unique_ptr<zmq::socket_t> socket_;
     std::unique_ptr<wire::Monitor> monitor_;
     std::optional<std::string> newer_pool_key_;
-    bool ended_ = false;  // as far as the monitor told
+    bool ended_ = false,
+         refused_ = false;  // as far as the monitor told: our connection; our key, when last it was tried
     uint64_t last_id_ = 0;
 };
 
@@ -239,8 +266,10 @@ public:
         for (int hops = 0, failed = 0; hops <= hops_max && failed < 2;) {
             if (follows(request)) request["hops"] = hops;
             auto answer = current().request(request, timeout);
-            if (!answer && answer.error().kind == Error::Kind::network && away_) {
-                trouble = answer.error();  // that node may be gone; the first one knows
+            const bool lost =
+                !answer && (answer.error().kind == Error::Kind::network || answer.error().kind == Error::Kind::auth);
+            if (lost && away_) {
+                trouble = answer.error();  // that node may be gone, or not know us; the first one knows
                 away_ = nullptr;
                 ++failed;
                 continue;

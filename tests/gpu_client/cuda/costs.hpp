@@ -27,23 +27,26 @@ Cost cost_of(Work&& work) {
 // Holds a stream until it is opened, or the object ends.
 class Hold {
 public:
-    explicit Hold(CUstream stream) {
-        auto* opened = new std::shared_future<void>(promise_.get_future().share());
-        OK(cuLaunchHostFunc(stream, wait, opened));
-    }
+    explicit Hold(CUstream stream) { OK(cuLaunchHostFunc(stream, wait, new std::shared_ptr<Door>(door_))); }
     ~Hold() { open(); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
+    // Until the stream has come so far: that a host function begins is news to the client, at any moment until then.
+    void wait_until_reached() { door_->reached.get_future().wait(); }
     void open() {
-        if (!std::exchange(open_, true)) promise_.set_value();
+        if (!std::exchange(open_, true)) door_->opened.set_value();
     }
 
 private:
-    static void wait(void* opened) {
-        std::unique_ptr<std::shared_future<void>> owned(static_cast<std::shared_future<void>*>(opened));
-        owned->wait();
+    struct Door {
+        std::promise<void> reached, opened;
+    };
+    static void wait(void* door) {
+        std::unique_ptr<std::shared_ptr<Door>> owned(static_cast<std::shared_ptr<Door>*>(door));
+        (*owned)->reached.set_value();
+        (*owned)->opened.get_future().wait();
     }
-    std::promise<void> promise_;
+    std::shared_ptr<Door> door_ = std::make_shared<Door>();
     bool open_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <thread>
 #include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
@@ -73,7 +74,8 @@ TEST_CASE("a stranger gets nothing: no answer, and the handler never hears of it
         auto stranger = client_of(server, {known.server_public, wire::make_key_pair()});
         auto answer = stranger->request({{"op", "hello"}}, std::chrono::milliseconds(500));
         REQUIRE(!answer);
-        CHECK(answer.error().kind == Error::Kind::network);
+        CHECK(answer.error().kind == Error::Kind::auth);
+        CHECK(answer.error().what.find("does not let this machine's key in") != std::string::npos);
         CHECK(server.wait_for_log("refused a connection from 127.0.0.1: unknown key"));
     }
     SECTION("without encryption") {
@@ -86,6 +88,21 @@ TEST_CASE("a stranger gets nothing: no answer, and the handler never hears of it
         CHECK(!client_of(server, keys)->request({{"op", "hello"}}, std::chrono::milliseconds(500)));
     }
     CHECK(ask(*client_of(server, known), {{"op", "hello"}})["role"] == "account");
+}
+
+// As at another node of the pool, which has not heard of it yet.
+TEST_CASE("a key that is tried before it is enrolled is let in when it is", "[server]") {
+    Server server({"--emulate", "h100"});
+    auto alice = enroll(server, "alice");
+    auto account = client_of(server, alice);
+    wire::ClientKeys early{alice.server_public, wire::make_key_pair()};
+    json answer;
+    std::thread asking([&] { answer = ask(*client_of(server, early), {{"op", "hello"}}); });
+    const bool refused = server.wait_for_log("refused a connection from 127.0.0.1: unknown key");
+    ask(*account, {{"op", "enroll_machine"}, {"name", "late"}, {"public_key", early.own.public_key}});
+    asking.join();
+    CHECK(refused);
+    CHECK(answer["role"] == "machine");
 }
 
 TEST_CASE("plain text is for loopback only", "[server]") {

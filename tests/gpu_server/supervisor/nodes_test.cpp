@@ -33,7 +33,7 @@ json entry_of(control::Client& asked, const std::string& node) {
     return json();
 }
 
-// One request to this node alone: an answer that names another node is not followed.
+// One request to this node alone, which has to know the keys: an answer that names another node is not followed.
 json ask_only(const Server& server, const wire::ClientKeys& keys, json request) {
     zmq::context_t context{1};
     zmq::socket_t socket(context, ZMQ_DEALER);
@@ -61,6 +61,7 @@ TEST_CASE("who is sent to other nodes again and again, and never goes, keeps nob
     json given;
     REQUIRE(becomes([&] { return (given = ask(*alices, session_request("m1"))).contains("session"); }));
     auto connection = connect_to(given["endpoint"]);  // a's only GPU is in use
+    for (auto* keys : {&bob, &mallory}) REQUIRE(ask(*client_of(a, *keys), {{"op", "hello"}})["role"] == "account");
     auto sent = [&](const wire::ClientKeys& keys, const std::string& machine) {
         auto answer = ask_only(a, keys, session_request(machine));
         INFO(answer);
