@@ -231,9 +231,7 @@ private:
     Error unreachable(milliseconds timeout) const {
         return {Error::Kind::network,
                 "no answer from the pool at " + endpoint_ + " within " + std::to_string(timeout.count()) + " ms",
-                "check that tnr-gpu-server runs there, that the port is open, and that the pool's key is still the one "
-                "that "
-                "this machine knows"};
+                "check that tnr-gpu-server runs there, that the port is open, and that this machine's key is enrolled"};
     }
     Error refused() const {
         return {
