@@ -102,13 +102,14 @@ void print_fits(Session& session, const GpusOptions& options, const Answer& answ
     print_list(session.out, session.out_paint, options.list, fit_columns, rows);
 }
 
-void print_gpus(Session& session, const GpusOptions& options, const Answer& answer) {
+// `all_told`: each pool has said what it has.
+void print_gpus(Session& session, const GpusOptions& options, const Answer& answer, bool all_told) {
     std::vector<Row> rows;
     for (const auto& pool : answer.pools)
         for (const auto& type : pool.types) rows.push_back(gpu_row(type, pool));
     if (!rows.empty() || bare(options.list))
         print_list(session.out, session.out_paint, options.list, gpu_columns, rows);
-    else if (!answer.pools.empty())
+    else if (!answer.pools.empty() && all_told)
         session.out << "The pool has no GPUs at all at the moment\n";
 }
 
@@ -158,7 +159,7 @@ Result<> gpus(Session& session, const GpusOptions& options) {
     if (answer.job)
         print_fits(session, options, answer);
     else
-        print_gpus(session, options, answer);
+        print_gpus(session, options, answer, troubles.empty());
     tell_troubles(session, troubles);
     return Ok{};
 }

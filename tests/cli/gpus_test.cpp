@@ -46,6 +46,18 @@ TEST_CASE("gpus shows what types there are, what is known of them, and who has t
 }
 
 // Llama 2 7B: 32 layers, 4096 wide, 6.74e9 parameters; its KV cache at 4096 tokens in fp16 is 2 GiB.
+TEST_CASE("a pool that does not say what it has is not one that has nothing", "[cli][gpus]") {
+    test::FakeSession fake;
+    fake.world.pool_reachable = false;
+    CHECK(fake.tnr({"gpus"}) != 0);
+    CHECK(fake.out.str().empty());
+    CHECK(fake.err.str().find("no answer from the pool") != std::string::npos);
+    fake.world.pool_reachable = true;
+    fake.world.types = {};
+    CHECK(fake.tnr({"gpus"}) == 0);
+    CHECK(fake.out.str() == "The pool has no GPUs at all at the moment\n");
+}
+
 TEST_CASE("the estimate is near what known models take", "[cli][gpus]") {
     const double gib = 1 << 30;
     CHECK(near(needs("infer", "6.74b").weights, 6.74e9 * 2, 1e-9));
