@@ -18,6 +18,16 @@ TEST_CASE("memory is filled with units of one, two and four bytes", "[memset]") 
     CHECK(memory.read<unsigned char>(64) == expected);
 }
 
+TEST_CASE("a large fill reaches each of its bytes, and no other", "[memset]") {
+    Gpu gpu;
+    const size_t bytes = (size_t{40} << 20) + 13;  // no multiple of anything
+    Memory memory(Bytes(bytes + 2, 1));
+    CU_OK(cu.cuMemsetD8(memory.address + 1, 7, bytes));
+    Bytes expected(bytes + 2, 7);
+    expected.front() = expected.back() = 1;
+    CHECK((memory.read<unsigned char>(bytes + 2) == expected));  // without its text, which would be long
+}
+
 TEST_CASE("asynchronous fills happen in the order of their stream", "[memset]") {
     Gpu gpu;
     Stream stream;
