@@ -89,6 +89,7 @@ Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
     if (!version) return version.error();
     if (*version == sqlite_ledger_version) return Ok{};
     Transaction together(database);
+    if (auto begun = together.begun(); !begun) return begun.error();
     if (version = version_of(database, sqlite_ledger_version, path); !version) return version.error();
     int64_t becomes = 0;
     for (const char* step : {to_version_1, to_version_2})
@@ -119,6 +120,7 @@ public:
         LockGuard lock(mutex_);
         if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         for (const auto& each : news)
             if (auto noted = note_one(each); !noted) return noted;
         return together.commit();
