@@ -46,6 +46,10 @@ constexpr const char* to_version_2 = R"(
     PRAGMA user_version = 2;
 )";
 
+// A claim's line is written on the supervisor's one thread, for which everybody waits. What is refused is noted a second later;
+// a claim that begins meanwhile is refused, too, and says why.
+constexpr int ledger_busy_timeout_ms = 200;
+
 constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
     "wiped_bytes, busy_ms, wipe_checked_bytes, wipe_ms";
@@ -218,6 +222,7 @@ Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path) {
     auto opened = open_database(path, ledger_schema);
     if (!opened) return opened.error();
     if (auto current = bring_up_to_date(opened->get(), path); !current) return current.error();
+    sqlite3_busy_timeout(opened->get(), ledger_busy_timeout_ms);
     auto syncing = open_database(path, ledger_schema);
     if (!syncing) return syncing.error();
     return std::unique_ptr<Ledger>(
