@@ -1,5 +1,6 @@
 // tnr-gpu-server: puts this machine's GPUs into a pool. The grammar of its commands; what they do is in supervisor/.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/config_file.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/pool/patience.hpp"
 #include "gpu_server/supervisor/backup.hpp"
 #include "gpu_server/supervisor/check.hpp"
 #include "gpu_server/supervisor/child.hpp"
@@ -42,6 +44,22 @@ struct LogOptions {
         if (!level.empty()) setenv("TNR_LOG", level.c_str(), 1);  // workers have it, too
     }
 };
+
+// What is set there wrongly means the default. It is no error: TNR_LOG may be meant for programs, which know other words.
+void tell_of_environment() {
+    const auto tell = [](const char* name, const std::string& known, const auto& is_known) {
+        const char* set = std::getenv(name);
+        if (!set || !*set || is_known(std::string_view(set))) return;
+        log(LogLevel::warning, std::string(name) + "=" + printable(set) + " is not heeded: it is none of " + known);
+    };
+    const auto& levels = log_level_names;
+    tell("TNR_LOG", "error, warning, info, debug, trace", [&](std::string_view set) {
+        return std::find(std::begin(levels), std::end(levels), set) != std::end(levels);
+    });
+    for (auto* name : {grace_variable, knock_variable})
+        tell(name, "the numbers of milliseconds",
+             [](std::string_view set) { return milliseconds_from(set).has_value(); });
+}
 
 CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const char* what, const Serving& run) {
     auto options = std::make_shared<ServeOptions>();
@@ -151,6 +169,7 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
         if (!config->empty())
             if (auto read = read_config(*command, *config); !read) return void(result = read.error());
         logging->apply();
+        tell_of_environment();
         options->linger = milliseconds(*linger_ms);
         options->stop_grace = std::chrono::seconds(*stop_grace_s);
         if (options->nvml.empty() && options->gpus.emulate.empty()) options->nvml = "libnvidia-ml.so.1";

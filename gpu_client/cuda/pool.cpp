@@ -34,9 +34,6 @@ Pool& pool() {
     return *one;
 }
 
-// The pool answers once it has what it promises: a worker that is not warm yet must initialise a driver, and if that
-// takes 10 s the pool itself says so. An unreachable pool is reported after control::default_timeout.
-constexpr std::chrono::milliseconds answer_timeout{15'000};
 }  // namespace
 
 static Result<> open_client() TNR_REQUIRES(pool().turn) {
@@ -57,7 +54,7 @@ static Result<json> ask(json request) {
     request["count"] = pool().config.count;
     if (!pool().config.machine_name.empty()) request["machine"] = pool().config.machine_name;
     stats().control_waited.fetch_add(1, Stats::relaxed);
-    auto answer = pool().client->request(std::move(request), answer_timeout);
+    auto answer = pool().client->request(std::move(request), control::gpu_timeout);
     auto& known = pool().config.keys.server_public;
     if (auto newer = pool().client->newer_pool_key(); newer && *newer != known)
         remember_pool_key(std::exchange(known, *newer), *newer);

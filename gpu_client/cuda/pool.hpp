@@ -18,7 +18,7 @@ struct SessionOffer {
     std::vector<DeviceDescription> devices;
 };
 
-// Each waits at most 15 s (answer_timeout), for a session also as long as the configuration says, if all GPUs are in use.
+// Each waits at most 15 s (control::gpu_timeout), for a session also as long as the configuration says, if all GPUs are in use.
 // Reads the configuration at first use.
 Result<std::vector<DeviceDescription>> ask_for_devices();
 Result<SessionOffer> ask_for_session();

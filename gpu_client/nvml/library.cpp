@@ -38,7 +38,7 @@ State& state() {
 Result<GpuSnapshot> ask(State& state) TNR_REQUIRES(state.turn) {
     json request{{"op", "nvml"}, {"gpu", state.config.gpu}, {"count", state.config.count}};
     if (!state.config.machine_name.empty()) request["machine"] = state.config.machine_name;
-    auto answer = state.client->request(std::move(request));
+    auto answer = state.client->request(std::move(request), control::gpu_timeout);
     if (!answer) return answer.error();
     return snapshot_from_json(*answer);
 }

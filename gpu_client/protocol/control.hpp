@@ -72,6 +72,9 @@
 namespace tnr::control {
 
 inline constexpr std::chrono::milliseconds default_timeout{5000};
+// For what is asked of GPUs: the pool answers once it has what it promises, and says so itself where that takes it 10 s. A worker
+// may have to initialise a driver first, and a node to find its pool's other nodes again.
+inline constexpr std::chrono::milliseconds gpu_timeout{15'000};
 
 // The longest wait there is, and no end to it. An older server ignores it, and refuses at once.
 inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;

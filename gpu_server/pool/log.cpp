@@ -13,7 +13,6 @@
 
 namespace tnr::server {
 
-static constexpr std::string_view level_names[] = {"error", "warning", "info", "debug", "trace"};
 // Enough for a process's name or a file's; more would bury the line's own message.
 static constexpr size_t printable_max = 200;
 
@@ -26,7 +25,7 @@ void set_log_format(LogFormat format) {
 static LogLevel wanted_level() {
     const char* set = getenv("TNR_LOG");
     for (int level = 0; set && level < 5; ++level)
-        if (level_names[level] == set) return static_cast<LogLevel>(level);
+        if (log_level_names[level] == set) return static_cast<LogLevel>(level);
     return LogLevel::info;
 }
 
@@ -54,7 +53,7 @@ static std::string json_line(std::string_view level, std::string_view text) {
 
 void log(LogLevel level, std::string_view text) {
     if (!log_enabled(level)) return;
-    const auto name = level_names[static_cast<int>(level)];
+    const auto name = log_level_names[static_cast<int>(level)];
     std::string line = log_format == LogFormat::json ? json_line(name, text)
                                                      : utc_now() + " " + std::string(name) + ": " + std::string(text);
     line += '\n';

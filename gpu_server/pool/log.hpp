@@ -11,7 +11,8 @@ namespace tnr::server {
 
 enum class LogLevel { error, warning, info, debug, trace };
 
-// TNR_LOG=error|warning|info|debug|trace, read once; `info` when it is unset or something else.
+inline constexpr std::string_view log_level_names[] = {"error", "warning", "info", "debug", "trace"};
+// TNR_LOG, read once: one of these; `info` when it is unset or something else.
 bool log_enabled(LogLevel level);
 
 enum class LogFormat { text, json };

@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -21,6 +22,8 @@ inline const char* database_hint(sqlite3* database) {
         case SQLITE_FULL:
         case SQLITE_IOERR:
             return "is the disk full? `df` shows it";
+        case SQLITE_BUSY:
+            return "another process keeps it locked: is somebody else at work on the file?";
         case SQLITE_READONLY:
         case SQLITE_CANTOPEN:
             return "does it belong to this user, and can its disk be written?";
@@ -129,27 +132,32 @@ inline Result<int64_t> version_of(sqlite3* database, int64_t newest, const std::
     return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
 }
 
-// All until commit(), or nothing.
+// All until commit(), or nothing. Where it has not begun, because another process keeps the file locked, each statement would
+// be a change of its own: so nobody goes on then.
 class Transaction {
 public:
     explicit Transaction(sqlite3* database) : database_(database) {
-        begun_ = sqlite3_exec(database, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK;
+        if (sqlite3_exec(database, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) != SQLITE_OK)
+            trouble_ = database_error(database, "a change");
     }
     ~Transaction() {
-        if (begun_) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+        if (!trouble_ && !done_) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
     }
     Transaction(const Transaction&) = delete;
     Transaction& operator=(const Transaction&) = delete;
+    [[nodiscard]] Result<> begun() const { return trouble_ ? Result<>(*trouble_) : Ok{}; }
     Result<> commit() {
-        if (!begun_ || sqlite3_exec(database_, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK)
+        if (trouble_) return *trouble_;
+        if (sqlite3_exec(database_, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(database_, "a change");
-        begun_ = false;
+        done_ = true;
         return Ok{};
     }
 
 private:
     sqlite3* database_;
-    bool begun_;
+    std::optional<Error> trouble_;
+    bool done_ = false;
 };
 
 }  // namespace tnr::server

@@ -69,6 +69,7 @@ public:
     Result<> together(const std::function<Result<>()>& change) {
         failed_.reset();
         Transaction all(database_.get());
+        if (auto begun = all.begun(); !begun) return begun.error();
         forget_dead();
         auto done = change();
         if (!done) return done;

@@ -1,4 +1,8 @@
 // The ledger of one node: a table of the SQLite file in the state folder.
+#include <sys/stat.h>
+
+#include <optional>
+
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/pool/sqlite.hpp"
@@ -42,16 +46,45 @@ constexpr const char* to_version_2 = R"(
     PRAGMA user_version = 2;
 )";
 
+// A claim's line is written on the supervisor's one thread, for which everybody waits. What is refused is noted a second later;
+// a claim that begins meanwhile is refused, too, and says why.
+constexpr int ledger_busy_timeout_ms = 200;
+
 constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
     "wiped_bytes, busy_ms, wipe_checked_bytes, wipe_ms";
 
+// What the database has beside its file, for as long as anybody has it open: what was written last. SQLite does not notice that
+// it goes, and others make a new one, which neither side ever hears of.
+class WrittenLast {
+public:
+    explicit WrittenLast(const std::string& path) : path_(path + "-wal"), file_(now_there()) {}
+    bool has_moved() const { return file_ && now_there() != file_; }
+
+private:
+    using File = std::pair<dev_t, ino_t>;
+    std::optional<File> now_there() const {
+        struct stat is {};
+        if (stat(path_.c_str(), &is) != 0) return std::nullopt;
+        return File{is.st_dev, is.st_ino};
+    }
+    std::string path_;
+    std::optional<File> file_;
+};
+
 // Nobody would find in the file what is written now: a claim that begins would never be on a bill.
-Result<> check_is_there(sqlite3* database) {
-    if (!has_moved(database)) return Ok{};
-    return Error{Error::Kind::internal,
-                 "the server's database was removed or replaced while it runs, so what is used cannot be noted",
-                 "the pool's operator has to put pool.db back, or to stop the server and restore a backup"};
+Result<> check_is_there(sqlite3* database, const WrittenLast& written_last) {
+    if (has_moved(database))
+        return Error{Error::Kind::internal,
+                     "the server's database was removed or replaced while it runs, so what is used cannot be noted",
+                     "the pool's operator has to put pool.db back, or to stop the server and restore a backup"};
+    if (written_last.has_moved())
+        return Error{Error::Kind::internal,
+                     "a part of the server's database, pool.db-wal, was removed or replaced while it runs, so what is "
+                     "used cannot be noted",
+                     "the pool's operator has to put it back, or to stop the server, which puts what it has into "
+                     "pool.db, and to start it again"};
+    return Ok{};
 }
 
 // Two processes may come to it at once: the second finds it done.
@@ -60,6 +93,7 @@ Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
     if (!version) return version.error();
     if (*version == sqlite_ledger_version) return Ok{};
     Transaction together(database);
+    if (auto begun = together.begun(); !begun) return begun.error();
     if (version = version_of(database, sqlite_ledger_version, path); !version) return version.error();
     int64_t becomes = 0;
     for (const char* step : {to_version_1, to_version_2})
@@ -70,11 +104,12 @@ Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
 
 class SqliteLedger : public Ledger {
 public:
-    SqliteLedger(Database database, Database syncing) : database_(std::move(database)), syncing_(std::move(syncing)) {}
+    SqliteLedger(Database database, Database syncing, WrittenLast written_last)
+        : database_(std::move(database)), syncing_(std::move(syncing)), written_last_(std::move(written_last)) {}
 
     Result<int64_t> begin(const ClaimRecord& claim) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get()); !there) return there.error();
+        if (auto there = check_is_there(database_.get(), written_last_); !there) return there.error();
         auto begun = Statement(database_.get(),
                                "INSERT INTO claims (account, machine, gpu, devices, node, began_ms, until_ms) "
                                "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -87,8 +122,9 @@ public:
 
     Result<> note(const std::vector<ClaimNews>& news) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get()); !there) return there;
+        if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         for (const auto& each : news)
             if (auto noted = note_one(each); !noted) return noted;
         return together.commit();
@@ -96,7 +132,7 @@ public:
 
     Result<> note_wiped(int64_t id, const WipeRecord& wipe) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get()); !there) return there;
+        if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
         return Statement(database_.get(),
                          "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ?, "
                          "wipe_checked_bytes = wipe_checked_bytes + ?, wipe_ms = wipe_ms + ? WHERE id = ?",
@@ -139,7 +175,7 @@ public:
     // By a connection of its own, so that nobody waits for the disk meanwhile.
     Result<> sync() override {
         LockGuard lock(syncing_mutex_);
-        if (auto there = check_is_there(syncing_.get()); !there) return there;
+        if (auto there = check_is_there(syncing_.get(), written_last_); !there) return there;
         return make_durable(syncing_.get(), "making the ledger durable");
     }
 
@@ -177,6 +213,7 @@ private:
     Database database_ TNR_GUARDED_BY(mutex_);
     Mutex syncing_mutex_;
     Database syncing_ TNR_GUARDED_BY(syncing_mutex_);
+    const WrittenLast written_last_;
 };
 
 }  // namespace
@@ -185,9 +222,11 @@ Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path) {
     auto opened = open_database(path, ledger_schema);
     if (!opened) return opened.error();
     if (auto current = bring_up_to_date(opened->get(), path); !current) return current.error();
+    sqlite3_busy_timeout(opened->get(), ledger_busy_timeout_ms);
     auto syncing = open_database(path, ledger_schema);
     if (!syncing) return syncing.error();
-    return std::unique_ptr<Ledger>(std::make_unique<SqliteLedger>(std::move(*opened), std::move(*syncing)));
+    return std::unique_ptr<Ledger>(
+        std::make_unique<SqliteLedger>(std::move(*opened), std::move(*syncing), WrittenLast(path)));
 }
 
 Result<> check_sqlite_ledger(const std::string& path) {

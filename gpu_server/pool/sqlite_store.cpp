@@ -42,6 +42,7 @@ Result<> prepare(sqlite3* database) {
     if (sqlite3_exec(database, prices_schema, nullptr, nullptr, nullptr) != SQLITE_OK)
         return database_error(database, "preparing the prices");
     Transaction together(database);  // several processes may open it at once
+    if (auto begun = together.begun(); !begun) return begun.error();
     for (auto& [table, column, type] : later_columns) {
         Statement there(database, "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?",
                         {std::string(table), std::string(column)});
@@ -63,6 +64,7 @@ public:
         LockGuard lock(mutex_);
         // One step: nobody shall find the account without a key, nor a machine with one that the new key never gave.
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         if (auto room = make_room(name, replace); !room) return room;
         if (auto added = put("account", name, "", public_key); !added) return added;
         return together.commit();
@@ -71,6 +73,7 @@ public:
     Result<> add_token(const Token& token, bool replace) override {
         LockGuard lock(mutex_);
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         if (auto room = make_room(token.account, replace); !room) return room;
         auto old = Statement(database_.get(), "DELETE FROM tokens WHERE max(expires_ms, used_ms) < ?",
                              {token.issued_ms - tokens_remembered_ms})
@@ -88,6 +91,7 @@ public:
     Result<> redeem_token(const std::string& token, const std::string& public_key, int64_t now_ms) override {
         LockGuard lock(mutex_);
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         auto found = select_tokens("WHERE public_key = ?", {token});
         if (!found) return found.error();
         if (found->empty()) return Error{Error::Kind::auth, "this token is not known", ask_for_another};
@@ -115,6 +119,7 @@ public:
     Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
         LockGuard lock(mutex_);
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         if (count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {account}) == 0)
             return Error{Error::Kind::auth, "the account '" + account + "' has no key any more",
                          "ask the pool's operator for another: tnr-gpu-server user add NAME"};
@@ -132,6 +137,7 @@ public:
     Result<> remove_account(const std::string& name) override {
         LockGuard lock(mutex_);
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         if (!exists(name)) return no_account(name);
         if (auto removed = remove_rows({"keys", "limits", "tokens"}, name); !removed) return removed;
         return together.commit();
@@ -141,6 +147,7 @@ public:
     Result<> remove_part(const std::string& account, int64_t parts) {
         LockGuard lock(mutex_);
         Transaction together(database_.get());
+        if (auto begun = together.begun(); !begun) return begun.error();
         auto key = Statement(database_.get(), "DELETE FROM keys WHERE role = 'account' AND account = ?", {account})
                        .run("forgetting an account's key");
         if (!key) return key;

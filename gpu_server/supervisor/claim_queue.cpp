@@ -45,12 +45,13 @@ bool Claims::place_for(const Caller& caller) {
     return true;
 }
 
-void Claims::wait_for(Waiting waiting, milliseconds patience, const Error& too_late) {
+void Claims::wait_for(Waiting waiting, milliseconds patience, TooLate too_late) {
     if (!place_for(waiting.caller)) return waiting.reply(too_many_wait());
     auto here = waiting_.insert(waiting_.end(), std::move(waiting));
     here->timeout = loop_.after(patience, [this, here, too_late] {
         // A session waits for the pool, too, whatever it has waited for at first.
-        give_up(*here, here->wish ? out_of_touch().value_or(too_late) : too_late);
+        auto missed = here->wish ? out_of_touch() : std::nullopt;
+        give_up(*here, missed ? *missed : too_late());
         remove_over();
     });
     if (here->wish && wanted_by_others(*here->wish)) try_waiting();  // it has not been tried yet
@@ -64,18 +65,48 @@ std::optional<Error> Claims::out_of_touch() const {
 }
 
 // True: we are out of touch with the pool. As a rule that is over in a moment, when etcd's members have chosen another leader or
-// one of them has been restarted: `again` then has the reply. `waiting` is taken then, and has no attempt yet.
-bool Claims::wait_for_pool(Waiting& waiting, std::function<void(const Reply&)> again) {
+// one of them has been restarted: `again` then has the reply. `waiting` is taken then, and has no attempt yet. What we know of
+// the other nodes is of before: they are looked at first. Their leases may have ended meanwhile, too: those that have what is
+// wanted are waited for, until they have registered again.
+bool Claims::wait_for_pool(Waiting& waiting, const GpuWish& wish, bool begins,
+                           std::function<void(const Reply&)> again) {
     const auto missed = out_of_touch();
     if (!missed) return false;
-    waiting.attempt = [this, again = std::move(again)](Waiting& one) {
-        if (out_of_touch()) return false;
+    enum class Look { wanted, under_way, done };
+    waiting.attempt = [=, this, look = std::make_shared<Look>(Look::wanted)](Waiting& one) {
+        if (out_of_touch()) {
+            if (*look == Look::done) *look = Look::wanted;
+            return false;
+        }
+        if (*look == Look::wanted) {
+            *look = Look::under_way;
+            options_.pool->look(about_others(one.caller, wish, begins), [this, look] {
+                *look = Look::done;
+                try_waiting();
+            });
+        }
+        if (*look != Look::done || is_missed(wish)) return false;
         one.over = true;  // it takes no place from the one that begins
         again(std::exchange(one.reply, nullptr));
         return true;
     };
-    wait_for(std::move(waiting), pool_missed_for, *missed);
+    wait_for(std::move(waiting), pool_missed_for, [this, wish, missed = *missed] {
+        auto found = check_wish(wish);
+        return out_of_touch() || found ? missed : found.error();
+    });
     return true;
+}
+
+// No node that we know of has as many.
+bool Claims::is_missed(const GpuWish& wish) const {
+    auto found = check_wish(wish);
+    return !found && found.error().kind == Error::Kind::usage;
+}
+
+void Claims::once_in_touch(const Caller& caller, const GpuWish& wish, const Reply& reply,
+                           std::function<void(const Reply&)> then) {
+    Waiting waiting{caller, reply, {}};
+    if (gpus_.count(wish.gpu) >= wish.count || !wait_for_pool(waiting, wish, false, then)) then(reply);
 }
 
 void Claims::give_up(Waiting& waiting, const Error& error) {

@@ -161,6 +161,10 @@ public:
     void describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
+    // Gives the reply to `then`: at once, or where the wish is for another node's GPUs, and we are out of touch with those, when
+    // that is over. An Error to the reply where it takes too long.
+    void once_in_touch(const Caller& caller, const GpuWish& wish, const Reply& reply,
+                       std::function<void(const Reply&)> then);
     // Bytes of each GPU that the caller's claim may use, or would.
     uint64_t device_memory_max(const Caller& caller, const std::string& gpu) const;
     void release(const Caller& caller, const std::string& why);
@@ -229,10 +233,12 @@ private:
         std::optional<EventLoop::Clock::time_point> gone_since = {};
     };
     using Waiters = std::list<Waiting>;
-    // For `patience`, then the answer is `too_late`.
-    void wait_for(Waiting waiting, milliseconds patience, const Error& too_late);
+    using TooLate = std::function<Error()>;
+    // For `patience`, then it says what the answer is.
+    void wait_for(Waiting waiting, milliseconds patience, TooLate too_late);
     std::optional<Error> out_of_touch() const;
-    bool wait_for_pool(Waiting& waiting, std::function<void(const Reply&)> again);
+    bool wait_for_pool(Waiting& waiting, const GpuWish& wish, bool begins, std::function<void(const Reply&)> again);
+    bool is_missed(const GpuWish& wish) const;
     bool place_for(const Caller& caller);
     void try_waiting();
     bool try_one(Waiting& waiting);
@@ -267,6 +273,7 @@ private:
     // With `waits_since` it may wait as long as it takes, so nothing but a wish that cannot come true is refused.
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
                      std::optional<EventLoop::Clock::time_point> waits_since = {});
+    void describe_soon(const Caller& caller, const GpuWish& wish, const Reply& reply);
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
     Claim* find(const Caller& caller, const std::string& gpu) const;  // the claim that a session of the caller joins

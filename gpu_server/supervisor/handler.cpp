@@ -183,8 +183,10 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
             return claims_.open_session(
                 caller, wish, {request.pid, request.process, request.nonce, peer.connection, request.doors}, reply);
         case Op::nvml:
-            if (auto node = claims_.elsewhere(caller, wish)) return reply(std::move(*node));
-            return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
+            return claims_.once_in_touch(caller, wish, reply, [=, this](const Reply& now) {
+                if (auto node = claims_.elsewhere(caller, wish)) return now(std::move(*node));
+                nvml(caller, request, now, EventLoop::Clock::now() + nvml_patience);
+            });
         case Op::enroll_machine:
             return enroll(peer, caller, request, reply);
         case Op::forget_machine:

@@ -37,12 +37,16 @@ static std::string all_keys_of(const Caller& caller) {
 // ---- describe
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
-    Waiting waiting{caller, reply, {}};
-    const auto again = [=, this](const Reply& now) { describe(caller, wish, now); };
-    if (gpus_.count(wish.gpu) < wish.count && wait_for_pool(waiting, again)) return;
+    once_in_touch(caller, wish, reply, [=, this](const Reply& now) { describe_soon(caller, wish, now); });
+}
+
+// As soon as the GPUs have descriptions.
+void Claims::describe_soon(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
+    Waiting waiting{caller, reply, {}};
     waiting.attempt = [this, wish](Waiting& one) { return try_describe(one.caller, wish, one.reply); };
-    wait_for(std::move(waiting), worker_start_timeout, not_ready("the description of the " + wish.gpu));
+    wait_for(std::move(waiting), worker_start_timeout,
+             [wish] { return not_ready("the description of the " + wish.gpu); });
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -83,7 +87,7 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
     Waiting waiting{caller, reply, {}};
     waiting.asker = Asker(process.connection);
     const auto again = [=, this](const Reply& now) { open_session(caller, wish, process, now); };
-    if (wish.wait < pool_missed_for && wait_for_pool(waiting, again)) return;
+    if (wish.wait < pool_missed_for && wait_for_pool(waiting, wish, true, again)) return;
     std::optional<EventLoop::Clock::time_point> waits_since;
     if (wish.wait.count() > 0) waits_since = loop_.now();
     // With others in the queue, it is tried when its turn comes.
@@ -92,10 +96,11 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
     auto refusal = too_few(caller, wish);
     if (waits_since && !refusal) return enter_queue(caller, wish, process, reply, *waits_since);
     waiting.attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
-    if (refusal) return wait_for(std::move(waiting), earlier_program_ends_within, *refusal);
+    if (refusal) return wait_for(std::move(waiting), earlier_program_ends_within, [refusal] { return *refusal; });
     waiting.wish = wish;
     waiting.limits = options_.limits(caller.account);
-    wait_for(std::move(waiting), worker_start_timeout, begins_too_many(caller).value_or(not_ready("a " + wish.gpu)));
+    wait_for(std::move(waiting), worker_start_timeout,
+             [wish, many = begins_too_many(caller)] { return many.value_or(not_ready("a " + wish.gpu)); });
 }
 
 // True: answered, or a session has taken over the reply.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include "gpu_server/pool/sqlite.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr::server;
@@ -35,6 +36,23 @@ TEST_CASE("a key is known from the moment another process enrolled it", "[pool]"
     REQUIRE(owner);
     CHECK(owner->role == Owner::Role::account);
     CHECK(owner->account == "alice");
+}
+
+TEST_CASE("a change that another process keeps from beginning is not made later, in parts", "[pool]") {
+    TempStore temp;
+    REQUIRE(temp.store->add_account("alice", "K1", false));
+    sqlite3* other = nullptr;
+    REQUIRE(sqlite3_open((temp.folder + "/pool.db").c_str(), &other) == SQLITE_OK);
+    const Database owned(other);
+    REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+    std::thread lets_go([other] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(busy_timeout_ms + busy_timeout_ms / 2));
+        sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr);
+    });
+    const auto removed = temp.store->remove_account("alice");
+    lets_go.join();
+    CHECK(bool(removed) == !temp.store->find_key("K1")->has_value());
+    if (!removed) CHECK(removed.error().what == "a change in the server's database failed: database is locked");
 }
 
 TEST_CASE("an account's new key takes the place of its old one and of all that this one enrolled", "[pool]") {

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gpu_server/pool/patience.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
+using tnr::server::milliseconds_from;
 using namespace tnr::test;
 
 namespace {
@@ -91,6 +93,34 @@ TEST_CASE("nothing begins on a server whose database is removed while it serves,
     CHECK(ask(*client, session_request()).contains("endpoint"));
 }
 
+TEST_CASE("nothing begins on a server whose database has lost what was written last, until it was stopped",
+          "[mishaps]") {
+    auto folder = std::make_shared<Folder>();
+    const auto log_of_changes = folder->path + "/state/pool.db-wal";
+    {
+        Server server({"--plain", "--emulate", "h100"}, {}, folder);
+        auto client = client_of(server);
+        REQUIRE(ask(*client, session_request("m1")).contains("endpoint"));
+        ask(*client, {{"op", "release"}, {"machine", "m1"}});
+        REQUIRE(wait_for_free_gpus(server, 1));
+        REQUIRE(std::filesystem::remove(log_of_changes));
+        // Whoever comes next makes a new one, of which the server never hears.
+        std::ofstream(log_of_changes).flush();
+        auto refused = ask(*client, session_request("m2"));
+        REQUIRE(refused.contains("error"));
+        CHECK(tells(refused["error"]["what"], "pool.db-wal, was removed or replaced while it runs"));
+        CHECK(server.wait_for_log("pool.db-wal, was removed or replaced while it runs"));
+        server.signal(SIGTERM);
+        REQUIRE(server.wait_for_exit() == 0);
+    }
+    Server again({"--plain", "--emulate", "h100"}, {}, folder);
+    auto client = client_of(again);
+    CHECK(ask(*client, session_request("m2")).contains("endpoint"));
+    auto claims = ask(*client, {{"op", "ledger"}, {"everyone", true}})["claims"];
+    REQUIRE(claims.size() == 2);
+    CHECK(claims[0]["machine"] == "m1");
+}
+
 TEST_CASE("an option without a value is not taken for its default", "[mishaps]") {
     Folder folder;
     const auto file = folder.path + "/server.conf";
@@ -122,6 +152,18 @@ TEST_CASE("an address that leads nowhere is given to nobody", "[mishaps]") {
         CHECK(tells(refused.err, "no client can reach"));
     }
     CHECK(served.command({"user", "add", "bob", "--address", "tcp://[fd00::1]:14900"}).code == 0);
+}
+
+TEST_CASE("what the environment says wrongly is told, and means the default", "[mishaps]") {
+    Server server({"--plain", "--emulate", "h100"},
+                  {"TNR_LOG=verbose", "TNR_WORKER_GRACE_MS=30s", "TNR_WORKER_KNOCK_MS=-1"});
+    for (auto told : {"TNR_LOG=verbose is not heeded: it is none of error, warning, info, debug, trace",
+                      "TNR_WORKER_GRACE_MS=30s is not heeded: it is none of the numbers of milliseconds",
+                      "TNR_WORKER_KNOCK_MS=-1 is not heeded"})
+        CHECK(tells(server.log(), told));
+    CHECK(milliseconds_from("30000") == std::chrono::milliseconds(30'000));
+    CHECK_FALSE(milliseconds_from("30s"));
+    CHECK_FALSE(milliseconds_from(""));
 }
 
 TEST_CASE("check says of a folder that others may enter what serve says", "[mishaps]") {

@@ -6,6 +6,7 @@
 #include <zmq.hpp>
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 #include "tests/gpu_server/supervisor/server.hpp"
 #include "tests/support/catch.hpp"
@@ -70,6 +71,31 @@ TEST_CASE("who is sent to other nodes again and again, and never goes, keeps nob
     REQUIRE(becomes([&] { return sent(mallory, "m1"); }));
     for (int i = 2; i < 10; ++i) sent(mallory, "m" + std::to_string(i));
     CHECK(sent(bob, "m1"));
+}
+
+// etcd's members choose another leader, or are restarted one by one: for nvidia-smi no less than for programs.
+TEST_CASE("what asks for another node's GPUs waits while its node is out of touch with the pool", "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd;
+    auto store = etcd.address().text;
+    Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
+        b({"--emulate", "a100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
+    auto keys = enroll(a, "alice");
+    const auto asks = [&](const std::string& op) {
+        return ask_only(a, keys, {{"op", op}, {"gpu", "a100"}, {"count", 1}, {"machine", "m1"}});
+    };
+    REQUIRE(becomes([&] { return asks("nvml").contains("redirect"); }));
+    etcd.signal(SIGSTOP);
+    REQUIRE(becomes([&] { return asks("nvml").contains("error"); }));
+    for (auto op : {"nvml", "describe"}) {
+        const auto began = std::chrono::steady_clock::now();
+        auto refused = asks(op);
+        CHECK(std::chrono::steady_clock::now() - began >= server::pool_missed_for);
+        REQUIRE(refused.contains("error"));
+        CHECK(refused["error"]["what"].get<std::string>().find("out of touch with its pool") != std::string::npos);
+    }
+    etcd.signal(SIGCONT);
+    CHECK(becomes([&] { return asks("nvml").contains("redirect"); }));
 }
 
 TEST_CASE("an operator sees everybody's claims on all nodes, and all hear of a node's new key", "[nodes]") {

@@ -69,6 +69,9 @@ public:
         pool.cut = false;
         claims_.lease_renewed();
     }
+    void revokes() {
+        claims_.end_revoked([](auto&, auto&, auto&) { return false; });
+    }
     PaperPool pool;
     std::map<std::string, Result<nlohmann::json>> answers;
 
@@ -257,6 +260,78 @@ TEST_CASE("a program that is to be told of another node's GPUs waits while a nod
     REQUIRE(race.answers.count("there") == 1);
     REQUIRE(race.answers.at("there"));
     CHECK(race.answers.at("there")->at("redirect") == "there");
+}
+
+TEST_CASE("what a node knew of others before it lost touch with its pool is looked up anew before anybody is refused",
+          "[races]") {
+    Race race;
+    race.asks("other", std::chrono::seconds(0));
+    race.pool.answer(true);
+    REQUIRE(race.served("other"));
+    race.pool.cut = true;
+    race.asks("first", std::chrono::seconds(0));
+    race.describes("second", 2);
+    race.pool.slow_looks = true;
+    race.in_touch_again();
+    CHECK(race.answers.count("first") == 0);
+    CHECK(race.answers.count("second") == 0);
+    SECTION("and sent there where they have what is wanted") {
+        race.pool.moves_unseen = true;
+        race.pool.answer_look();
+        race.pool.answer_look();
+    }
+    SECTION("as often as touch is lost again meanwhile") {
+        race.pool.cut = true;
+        race.pool.answer_look();
+        race.pool.answer_look();
+        CHECK(race.answers.count("first") == 0);
+        race.pool.moves_unseen = true;
+        race.in_touch_again();
+        race.pool.answer_look();
+        race.pool.answer_look();
+    }
+    for (auto machine : {"first", "second"}) {
+        REQUIRE(race.answers.count(machine) == 1);
+        REQUIRE(race.answers.at(machine));
+        CHECK(race.answers.at(machine)->at("redirect") == "there");
+    }
+}
+
+TEST_CASE("a node that has what is wanted, and has yet to register again with its pool, is waited for", "[races]") {
+    Race race;
+    race.pool.cut = true;
+    race.describes("there", 2);
+    race.in_touch_again();
+    CHECK(race.answers.count("there") == 0);
+    SECTION("and found") {
+        race.pool.moved = true;
+        race.in_touch_again();
+        REQUIRE(race.answers.count("there") == 1);
+        REQUIRE(race.answers.at("there"));
+        CHECK(race.answers.at("there")->at("redirect") == "there");
+    }
+    SECTION("for a while") {
+        race.pass(pool_missed_for);
+        REQUIRE(race.answers.count("there") == 1);
+        REQUIRE_FALSE(race.answers.at("there"));
+        CHECK(race.answers.at("there").error().what == "the pool has 1 h100, not 2");
+    }
+}
+
+TEST_CASE("a program whose key is removed while a node looks at its pool again begins nothing", "[races]") {
+    Race race;
+    race.pool.cut = true;
+    race.pool.held = 1;  // so a look is worth while
+    race.asks("first", std::chrono::seconds(0));
+    race.pool.slow_looks = true;
+    race.in_touch_again();
+    REQUIRE(race.pool.looks.size() == 1);
+    race.revokes();
+    REQUIRE(race.answers.count("first") == 1);
+    CHECK(race.answers.at("first").error().kind == Error::Kind::auth);
+    race.pool.held = 0;
+    race.pool.answer_look();
+    CHECK(race.pool.holders.empty());
 }
 
 // Nobody looks before a claim begins: what its account has elsewhere comes with the answer.
