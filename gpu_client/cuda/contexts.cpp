@@ -55,7 +55,7 @@ void context_ends(Context& context) {
     forget_events_of(context);
     forget_textures_of(context);
     forget_arrays_of(context);
-    forget_modules_of(context.handle);
+    forget_modules_of(context);
     // Pools of other devices may have given it memory, too. What a pool gave outlives all contexts but the primary one.
     for (auto* device : devices())
         if (device->ordinal == context.device || device->memory->holds_any(context.handle))

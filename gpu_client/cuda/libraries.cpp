@@ -238,9 +238,24 @@ CUresult unload_library(uint64_t handle) {
     return was_loaded ? unload_number(context, number) : CUDA_SUCCESS;
 }
 
-void forget_modules_of(uint64_t context_handle) {
+// A library stays, but in a context that has ended it has no variables any more: after a reset they are made again, and
+// what was shared of them must be so anew.
+static void forget_globals_in(uint64_t context_number, LoadedCode& code) {
+    const auto prefix = std::to_string(context_number) + ' ';
+    LockGuard lock(code.mutex);
+    std::erase_if(code.globals, [&](const auto& entry) { return entry.first.starts_with(prefix); });
+    std::erase_if(code.managed, [](uint64_t block) {
+        SharedMemory shared;
+        return !find_shared(block, shared);
+    });
+}
+
+void forget_modules_of(const Context& context) {
     libraries().each([&](Library& library, uint64_t handle) {
-        if (library.context == context_handle) (void)unload_library(handle);
+        if (library.context == context.handle)
+            (void)unload_library(handle);
+        else if (library.context == 0)
+            forget_globals_in(context.number, *library.code.load());
     });
 }
 

@@ -63,6 +63,6 @@ CUresult load_elsewhere(Library& library, std::vector<uint64_t>& left);
 void unload_copies(const Library& library, const std::vector<uint64_t>& left);
 // Something of the code is used from now on.
 void keep_in_place(LoadedCode& code);
-void forget_modules_of(uint64_t context_handle);
+void forget_modules_of(const Context& context);
 
 }  // namespace tnr::cuda

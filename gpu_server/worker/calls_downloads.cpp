@@ -111,6 +111,13 @@ struct Pump {
     CUresult copy_pieces(CUstream own);
 };
 
+// Few bytes leave without their block: the client says of many of them together that it has received them, which may be more
+// than there are blocks.
+static zmq::message_t leaving(Staging::Block block, size_t bytes) {
+    if (bytes <= wire::inline_copy_bytes_max) return {block.get(), bytes};
+    return as_message(std::move(block), bytes);
+}
+
 CUresult Pump::copy_pieces(CUstream own) {
     struct Piece {
         Staging::Block block;
@@ -123,7 +130,7 @@ CUresult Pump::copy_pieces(CUstream own) {
         auto piece = std::move(on_the_way.front());
         on_the_way.pop_front();
         auto result = driver().cuEventSynchronize(piece.copied.get());
-        if (result == CUDA_SUCCESS) session.outbox.piece(number, sent, as_message(std::move(piece.block), piece.bytes));
+        if (result == CUDA_SUCCESS) session.outbox.piece(number, sent, leaving(std::move(piece.block), piece.bytes));
         sent += piece.bytes;
         return result;
     };
@@ -131,8 +138,13 @@ CUresult Pump::copy_pieces(CUstream own) {
     constexpr size_t ahead = 3;
     auto result = CUDA_SUCCESS;
     for (auto rest = source; rest.rows > 0 && result == CUDA_SUCCESS;) {
+        auto block = session.staging.try_download();
+        for (; !block && !on_the_way.empty() && result == CUDA_SUCCESS; block = session.staging.try_download())
+            result = send_first();
+        if (result != CUDA_SUCCESS) break;
+        if (!block) block = session.staging.take_download();
         auto part = next_piece(rest, column);
-        Piece piece{session.staging.take_download(), part.bytes(), nullptr};
+        Piece piece{std::move(block), part.bytes(), nullptr};
         result = enqueue(part, piece.block.get(), own);
         if (result == CUDA_SUCCESS) result = mark(piece.copied, own);
         if (result != CUDA_SUCCESS) break;

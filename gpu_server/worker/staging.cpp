@@ -52,7 +52,25 @@ Staging::Block Staging::take_upload() {
     Block block(nullptr, GiveBack{this, false});
     {
         LockGuard lock(mutex_);
+        if (uploads_ == staging_blocks_max - download_blocks_kept) return block;
         block.reset(take_locked());
+        if (block) ++uploads_;
+    }
+    return pinned(std::move(block));
+}
+
+bool Staging::take_download_locked(Block& block) {
+    if (downloads_ == download_blocks_max) return false;
+    block.reset(take_locked());
+    if (block) ++downloads_;
+    return block != nullptr;
+}
+
+Staging::Block Staging::try_download() {
+    Block block(nullptr, GiveBack{this, true});
+    {
+        LockGuard lock(mutex_);
+        take_download_locked(block);
     }
     return pinned(std::move(block));
 }
@@ -61,10 +79,7 @@ Staging::Block Staging::take_download() {
     Block block(nullptr, GiveBack{this, true});
     {
         LockGuard lock(mutex_);
-        std::byte* taken = nullptr;
-        while (downloads_ >= download_blocks_max || !(taken = take_locked())) returned_.wait(mutex_);
-        ++downloads_;
-        block.reset(taken);
+        while (!take_download_locked(block)) returned_.wait(mutex_);
     }
     return pinned(std::move(block));
 }
@@ -72,7 +87,7 @@ Staging::Block Staging::take_download() {
 void Staging::give_back(std::byte* block, bool download) {
     LockGuard lock(mutex_);
     free_.push_back(block);
-    if (download) --downloads_;
+    --(download ? downloads_ : uploads_);
     returned_.notify_all();
 }
 

@@ -2,6 +2,7 @@
 #include "gpu_server/worker/tasks.hpp"
 
 #include <thread>
+#include <utility>
 
 namespace tnr::worker {
 
@@ -39,35 +40,47 @@ void WaitingThreads::work() {
 void StreamQueues::post(uint64_t key, Task task) {
     LockGuard lock(mutex_);
     auto& queue = queues_[key];
-    if (!queue) {
-        queue = std::make_shared<Queue>();
-        std::thread([this, queue] { work(queue); }).detach();
-    }
-    queue->tasks.push_back(std::move(task));
-    queue->more.notify_one();
+    if (!queue) queue = std::make_shared<Queue>();
+    queue->tasks.push_back({posted_++, std::move(task)});
+    if (!std::exchange(queue->busy, true)) ready(queue);
 }
 
-void StreamQueues::work(std::shared_ptr<Queue> queue) {
+void StreamQueues::ready(std::shared_ptr<Queue> queue) {
+    auto position = queue->tasks.front().position;
+    ready_.emplace(position, std::move(queue));
+    if (idle_ >= ready_.size() || threads_ >= queue_threads_max) {
+        more_.notify_one();
+        return;
+    }
+    ++threads_;
+    std::thread([this] { work(); }).detach();
+}
+
+void StreamQueues::work() {
     UniqueLock lock(mutex_);
     while (true) {
-        while (!queue->closed && queue->tasks.empty()) queue->more.wait(mutex_);
-        if (queue->tasks.empty()) return;
-        auto task = std::move(queue->tasks.front());
+        ++idle_;
+        while (ready_.empty()) more_.wait(mutex_);
+        --idle_;
+        auto queue = std::move(ready_.begin()->second);
+        ready_.erase(ready_.begin());
+        auto task = std::move(queue->tasks.front().task);
         queue->tasks.pop_front();
         lock.unlock();
         task();
-        task = nullptr;
+        task = nullptr;  // what it holds is let go before the next wait
         lock.lock();
+        // This thread goes on with what is first; it is one of those that are not idle, so no other is woken.
+        if (queue->tasks.empty())
+            queue->busy = false;
+        else
+            ready_.emplace(queue->tasks.front().position, std::move(queue));
     }
 }
 
 void StreamQueues::close(uint64_t key) {
     LockGuard lock(mutex_);
-    auto found = queues_.find(key);
-    if (found == queues_.end()) return;
-    found->second->closed = true;
-    found->second->more.notify_one();
-    queues_.erase(found);
+    queues_.erase(key);
 }
 
 }  // namespace tnr::worker

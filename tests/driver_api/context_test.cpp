@@ -1,4 +1,8 @@
 // Contexts of a program's own, and each thread's stack of them.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <thread>
 
 #include "gpu.hpp"
@@ -281,4 +285,23 @@ TEST_CASE("what a context has pinned is not pinned when it has ended", "[context
             cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)),
             CUDA_ERROR_INVALID_VALUE);
     }
+}
+
+namespace {
+CUcontext destroyed_last = nullptr;
+
+void destroy_last() {
+    alarm(60);
+    auto result = cu.cuCtxDestroy(destroyed_last);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) _exit(1);
+}
+}  // namespace
+
+FRESH_PROCESS_TEST_CASE("a context can be destroyed when the driver's own destructors have run", "[context]") {
+    mallopt(M_PERTURB, 0xA5);            // what was freed is told from what was not
+    REQUIRE(atexit(destroy_last) == 0);  // before the driver asks for any of its own, so it runs after those
+    destroyed_last = create_context();
+    Module module;
+    Memory memory(sizeof(int));
+    run_once(module.function("store"), memory.address, 1);
 }

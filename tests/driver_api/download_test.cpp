@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
 #include <thread>
 
 #include "gpu.hpp"
@@ -218,4 +222,51 @@ FRESH_PROCESS_TEST_CASE("a context is destroyed while its events are watched", "
         CU_OK(cu.cuCtxSetCurrent(gpu.context));
         CU_OK(cu.cuCtxSynchronize());
     }
+}
+
+TEST_CASE("short copies to the program that stand in a stream are more than what is kept for them", "[download]") {
+    constexpr int count = 3000;
+    Deadline deadline(120);
+    Gpu gpu;
+    Module module;
+    auto add = module.function("add");
+    Memory value(std::vector<int>{0});
+    PinnedMemory seen(count * sizeof(int));
+    auto* words = static_cast<int*>(seen.address);
+    Stream stream;
+    run_once(add, value.address, 1, 0);
+    Gate gate(stream);
+    for (int i = 0; i < count; ++i) {
+        if (i == count / 10) gate.open();  // from here on the first ones leave while others come
+        CU_OK(launch(add, stream, value.address, 1, 1));
+        CU_OK(cu.cuMemcpyDtoHAsync(words + i, value.address, sizeof(int), stream));
+    }
+    CU_OK(cu.cuStreamSynchronize(stream));
+    std::vector<int> expected(count);
+    std::iota(expected.begin(), expected.end(), 1);
+    CHECK(std::vector<int>(words, words + count) == expected);
+}
+
+TEST_CASE("long copies to the program in eighty streams at once all arrive", "[download]") {
+    constexpr size_t streams = 80, each = size_t{4} << 20;
+    Deadline deadline(120);
+    Gpu gpu;
+    Memory source(each);
+    PinnedMemory target(streams * each);
+    auto* bytes = static_cast<char*>(target.address);
+    std::memset(bytes, 0, streams * each);
+    CU_OK(cu.cuMemsetD8(source.address, 7, each));
+    std::vector<std::unique_ptr<Stream>> all;
+    for (size_t i = 0; i < streams; ++i) all.push_back(std::make_unique<Stream>(CU_STREAM_NON_BLOCKING));
+    Event opened;
+    Stream first;
+    Gate gate(first);
+    CU_OK(cu.cuEventRecord(opened, first));
+    for (size_t i = 0; i < streams; ++i) {
+        CU_OK(cu.cuStreamWaitEvent(*all[i], opened, 0));
+        CU_OK(cu.cuMemcpyDtoHAsync(bytes + i * each, source.address, each, *all[i]));
+    }
+    gate.open();
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(size_t(std::count(bytes, bytes + streams * each, 7)) == streams * each);
 }

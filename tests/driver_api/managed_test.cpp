@@ -471,3 +471,20 @@ FRESH_PROCESS_TEST_CASE("managed variables go where the program has nothing", "[
     munmap(taken, bytes);
     CU_OK(cu.cuModuleUnload(first));
 }
+
+FRESH_PROCESS_TEST_CASE("a library's managed variable is the program's again when its context was reset", "[managed]") {
+    CU_OK(cu.cuInit(0));
+    CUlibrary library = nullptr;
+    CU_OK(cu.cuLibraryLoadData(&library, managed_number, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    for (int round = 0; round < 3; ++round) {
+        Gpu gpu;
+        CUmodule module = nullptr;
+        CU_OK(cu.cuLibraryGetModule(&module, library));
+        auto* number = reinterpret_cast<volatile int*>(number_of(module));
+        REQUIRE(number);
+        *number = 50 + round;
+        add_one_to(module);
+        CHECK(*number == 51 + round);
+        CU_OK(cu.cuDevicePrimaryCtxReset(0));
+    }
+}

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <fstream>
+#include <memory>
+#include <numeric>
 #include <thread>
 
 #include "gpu.hpp"
@@ -282,4 +284,35 @@ TEST_CASE("a question behind a stream's destruction is answered every time", "[o
         CU_OK(cu.cuStreamDestroy(stream));
         CU_OK(cu.cuMemGetInfo(&free, &total));
     }
+}
+
+// More than a GPU server's worker may have threads.
+TEST_CASE("fifteen hundred streams wait for each other in turn, with a copy to the program in each", "[ordering]") {
+    constexpr int count = 1500;
+    Gpu gpu;
+    Module module;
+    auto add = module.function("add");
+    Memory value(std::vector<int>{0});
+    int* seen = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&seen), count * sizeof(int), 0));
+    run_once(add, value.address, 1, 0);
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::unique_ptr<Event>> events;
+    for (int i = 0; i < count; ++i) {
+        streams.push_back(std::make_unique<Stream>(CU_STREAM_NON_BLOCKING));
+        events.push_back(std::make_unique<Event>(CU_EVENT_DISABLE_TIMING));
+    }
+    Gate gate(*streams[0]);
+    for (size_t i = 0; i < count; ++i) {
+        if (i > 0) CU_OK(cu.cuStreamWaitEvent(*streams[i], *events[i - 1], 0));
+        CU_OK(launch(add, *streams[i], value.address, 1, 1));
+        CU_OK(cu.cuMemcpyDtoHAsync(seen + i, value.address, sizeof(int), *streams[i]));
+        CU_OK(cu.cuEventRecord(*events[i], *streams[i]));
+    }
+    gate.open();
+    CU_OK(cu.cuStreamSynchronize(*streams.back()));
+    std::vector<int> expected(count);
+    std::iota(expected.begin(), expected.end(), 1);
+    CHECK(std::vector<int>(seen, seen + count) == expected);
+    cu.cuMemFreeHost(seen);
 }

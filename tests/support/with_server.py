@@ -116,6 +116,28 @@ def stop(server):
     server.wait()
 
 
+def run_command(command, environment):
+    """The command's status. SIGTERM ends the command and then us: an exception raised while subprocess waits would leave
+    its lock taken, and us waiting for ever."""
+    process = subprocess.Popen(command, env=environment)
+    ended = os.pidfd_open(process.pid)
+    asked = []
+
+    def end(*_):
+        asked.append(True)
+        signal.pidfd_send_signal(ended, signal.SIGKILL)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        status = process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(ended)
+    if asked:
+        sys.exit(128 + signal.SIGTERM)
+    return status
+
+
 def run(arguments, folder):
     server = start_server(arguments, folder)
     try:
@@ -123,7 +145,7 @@ def run(arguments, folder):
         if address is None:
             print("with_server: the server did not start", file=sys.stderr)
             return SERVER_FAILED
-        status = subprocess.run(arguments.command, env=client_environment(arguments, address, folder)).returncode
+        status = run_command(arguments.command, client_environment(arguments, address, folder))
         if server.poll() is not None:
             print(f"with_server: the server died (status {server.returncode})", file=sys.stderr)
             return SERVER_FAILED

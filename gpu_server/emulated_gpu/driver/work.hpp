@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,13 +51,18 @@ private:
     };
     void start_draining() TNR_REQUIRES(mutex_);
     void drain() TNR_EXCLUDES(mutex_);
+    // True if `other`, which is being drained, will be drained further once `ticket` has passed; false if it has already.
+    bool goes_on_behind(uint64_t ticket, std::shared_ptr<Queue> other) TNR_EXCLUDES(mutex_);
+    void completed_one() TNR_REQUIRES(mutex_);
 
     Mutex mutex_;
     Condition progress_;
     std::deque<Entry> waiting_ TNR_GUARDED_BY(mutex_);
+    std::multimap<uint64_t, std::shared_ptr<Queue>> behind_ TNR_GUARDED_BY(mutex_);  // by the ticket they wait for
     uint64_t submitted_ TNR_GUARDED_BY(mutex_) = 0;
     uint64_t completed_ TNR_GUARDED_BY(mutex_) = 0;
-    bool draining_ TNR_GUARDED_BY(mutex_) = false;  // some thread is running items, and will go on until none is left
+    // Some thread is running items, or another queue will go on with them, until none is left.
+    bool draining_ TNR_GUARDED_BY(mutex_) = false;
 };
 
 // An item that has its place in a queue.
@@ -66,8 +72,8 @@ struct Queue::Placed {
     std::vector<Point> after = {};
 };
 
-// Runs `job` on a thread of its own, taken from those that have become idle. There are as many as have ever
-// been busy at once; they live until the process ends.
+// Runs `job` on a thread of its own, taken from those that have become idle; where pool_threads_max are busy, once one of
+// them is not. There are as many as have ever been busy at once; they live until the process ends.
 void run_on_pool(std::function<void()> job);
 
 }  // namespace tnr::emulated

@@ -231,12 +231,11 @@ struct DeviceHeap::State {
 };
 
 DeviceHeap::DeviceHeap() : state_(std::make_unique<State>()) {}
-DeviceHeap::~DeviceHeap() {
-    for (auto& [address, block] : state_->blocks) std::free(reinterpret_cast<void*>(address));
-}
+DeviceHeap::~DeviceHeap() = default;
 
+// Never destroyed: programs destroy contexts in their last destructors, and kernels may still run.
 DeviceHeap& DeviceHeap::instance() {
-    static DeviceHeap heap;
+    static DeviceHeap& heap = *new DeviceHeap;
     return heap;
 }
 

@@ -176,7 +176,7 @@ void ask_device(Warp& w, uint32_t lane, const Call& call) {
 // In the device heap, once for each text, and never given back.
 uint64_t address_of(std::string_view text) {
     static Mutex mutex;
-    static std::map<std::string_view, uint64_t> addresses;
+    static auto& addresses = *new std::map<std::string_view, uint64_t>;  // kernels may run while the process ends
     LockGuard lock(mutex);
     auto& address = addresses[text];
     if (address == 0) address = DeviceHeap::instance().allocate_parameters(text.size() + 1);

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <latch>
+#include <system_error>
 #include <thread>
 
 #include "api_client/base/mutex.hpp"
@@ -228,13 +230,23 @@ void run_workers(Grid& grid, unsigned threads) {
     unsigned wanted = threads ? threads : std::max(1u, std::thread::hardware_concurrency());
     auto count = static_cast<unsigned>(std::min<uint64_t>({wanted, threads_max, grid.clusters}));
     std::vector<Worker> workers(count);
-    for (unsigned k = 0; k < count; ++k) {
+    std::vector<std::thread> helpers;
+    std::latch counted(1);
+    try {
+        for (unsigned k = 1; k < count; ++k)
+            helpers.emplace_back([&counted, &worker = workers[k]] {
+                counted.wait();
+                work(worker);
+            });
+    } catch (const std::system_error&) {
+        // The process has all the threads that it may have: those that there are do the work.
+    }
+    for (unsigned k = 0; k <= helpers.size(); ++k) {
         workers[k].grid = &grid;
         workers[k].index = k;
-        workers[k].count = count;
+        workers[k].count = static_cast<unsigned>(helpers.size()) + 1;
     }
-    std::vector<std::thread> helpers;
-    for (unsigned k = 1; k < count; ++k) helpers.emplace_back([&worker = workers[k]] { work(worker); });
+    counted.count_down();
     work(workers[0]);
     for (auto& helper : helpers) helper.join();
 }

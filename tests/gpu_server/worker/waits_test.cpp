@@ -112,3 +112,29 @@ TEST_CASE("waiting threads take tasks in order and are no more than allowed", "[
     for (auto& each : done) each.get();
     CHECK(most <= 2);
 }
+
+TEST_CASE("queues of more streams than there may be threads run each in order, the first tasks first", "[worker]") {
+    constexpr size_t streams = queue_threads_max + 100;
+    auto& queues = *new StreamQueues;  // its threads are never joined
+    std::promise<void> gate;
+    auto open = gate.get_future().share();
+    std::atomic<size_t> running{0}, most{0}, wrong{0};
+    std::vector<std::atomic<int>> seen(streams);
+    std::vector<std::promise<void>> last(streams);
+    for (int turn = 0; turn < 3; ++turn)
+        for (size_t stream = 0; stream < streams; ++stream)
+            queues.post(stream, [&, turn, stream, open] {
+                size_t now = ++running;
+                for (size_t before = most; now > before && !most.compare_exchange_weak(before, now);) continue;
+                if (turn == 0) open.wait();
+                if (turn > 0 && seen[stream] != turn) ++wrong;
+                ++seen[stream];
+                --running;
+                if (turn == 2) last[stream].set_value();
+            });
+    for (size_t stream = 0; stream < streams; stream += 2) queues.close(stream);  // its tasks run all the same
+    gate.set_value();
+    for (auto& each : last) each.get_future().get();
+    CHECK(most <= queue_threads_max);
+    CHECK(wrong == 0);
+}
