@@ -50,7 +50,8 @@ void fill_row(uint64_t address, unsigned value, size_t count) {
     const size_t share = count / parts;
     std::vector<std::thread> helpers;
     try {
-        while (helpers.size() + 1 < parts) helpers.emplace_back(fill_part<T>, row + helpers.size() * share, value, share);
+        while (helpers.size() + 1 < parts)
+            helpers.emplace_back(fill_part<T>, row + helpers.size() * share, value, share);
     } catch (const std::system_error&) {
         // The process has all the threads that it may have.
     }
