@@ -85,6 +85,7 @@ public:
         auto answer = ask({{"op", "hello"}});
         if (!answer) return answer.error();
         PoolHello hello{answer->value("role", "")};
+        hello.pool = answer->value("pool", "");
         if (answer->contains("time")) hello.time = answer->at("time").get<int64_t>();
         return hello;
     } catch (const Json::exception&) {

@@ -66,6 +66,7 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
                           {"date", or_null(figure.costs.date)}});
     for (const auto& pool : bill.pools)
         pools.push_back({{"address", pool.address},
+                         {"also", pool.also},
                          {"claims", pool.claims},
                          {"cost", cost_json(pool.cost)},
                          {"bytes_up", pool.bytes_up},

@@ -81,6 +81,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     auto hello = (*pool)->hello();
     if (!hello) return hello.error();
     std::string role = hello->role;
+    login->pool = hello->pool;
     const std::string token = role == "token" ? login->keys.own.public_key : "";
     if (!token.empty()) {
         if (auto traded = trade_token(session, **pool, *login); !traded) return traded;

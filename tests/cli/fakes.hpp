@@ -40,6 +40,7 @@ struct FakeWorld {
     std::map<std::string, std::string> enrolled;  // machine to key
     std::string pool_role = "account";
     std::optional<int64_t> pool_time = {};
+    std::string pool_identity;
     bool pool_operator = false;
     std::string redeemed;                    // the key that a token was traded for
     std::function<void()> on_redeemed = {};  // once it is
@@ -209,7 +210,9 @@ private:
 class FakePool : public cli::Pool {
 public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
-    Result<cli::PoolHello> hello() override { return reached(cli::PoolHello{world_.pool_role, world_.pool_time}); }
+    Result<cli::PoolHello> hello() override {
+        return reached(cli::PoolHello{world_.pool_role, world_.pool_time, world_.pool_identity});
+    }
     Result<> redeem_token(const std::string& key) override {
         if (!world_.redeemed.empty() && world_.redeemed != key)
             return Error{Error::Kind::auth, "this token has been used already"};

@@ -175,3 +175,20 @@ TEST_CASE("who watches one node sees what all have, who holds it and who waits; 
     b.wait_for_exit();
     CHECK(becomes([&] { return ask(*as_b, {{"op", "pool"}})["error"]["kind"] == "auth"; }));
 }
+
+TEST_CASE("all nodes of a pool tell the same identity, and another pool another", "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd, others;
+    Server a({"--emulate", "h100", "--store", etcd.address().text, "--node", "a"}),
+        b({"--emulate", "a100", "--store", etcd.address().text, "--node", "b"}),
+        c({"--emulate", "h100", "--store", others.address().text, "--node", "a"}), alone({"--emulate", "h100"});
+    auto told = [](const Server& server, const std::string& user) {
+        auto client = client_of(server, enroll(server, user));
+        std::string pool;
+        CHECK(becomes([&] { return !(pool = ask(*client, {{"op", "hello"}}).value("pool", "")).empty(); }));
+        return pool;
+    };
+    const auto pool = told(a, "alice");
+    CHECK(told(b, "bob") == pool);
+    CHECK(std::set<std::string>{pool, told(c, "alice"), told(alone, "alice")}.size() == 3);
+}
