@@ -192,3 +192,26 @@ TEST_CASE("all nodes of a pool tell the same identity, and another pool another"
     CHECK(told(b, "bob") == pool);
     CHECK(std::set<std::string>{pool, told(c, "alice"), told(alone, "alice")}.size() == 3);
 }
+
+TEST_CASE(
+    "a user who is known to the pool is not told to be replaced at another of its nodes, but how to sign in there",
+    "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd;
+    Server a({"--emulate", "h100", "--store", etcd.address().text, "--node", "a"}),
+        b({"--emulate", "a100", "--store", etcd.address().text, "--node", "b"}), alone({"--emulate", "h100"});
+    auto alice = enroll(a, "alice");
+    enroll(alone, "alice");
+    auto added = [](const Server& server) {
+        return run_server_command({"user", "add", "alice", "--state", server.folder->path + "/state"});
+    };
+    CHECK(added(alone).err.find("--same-key") == std::string::npos);
+    const auto refused = added(b);
+    CHECK(refused.code == 2);
+    INFO(refused.err);
+    const auto line = refused.err.find("tnr login pool " + b.address + " '");
+    REQUIRE(line != std::string::npos);
+    const auto key = refused.err.find('\'', line) + 1;
+    CHECK(refused.err.substr(key + 40, 12) == "' --same-key");
+    CHECK(ask(*client_of(b, {refused.err.substr(key, 40), alice.own}), {{"op", "hello"}})["role"] == "account");
+}
