@@ -122,9 +122,14 @@ void print_details(std::ostream& out, const Session& session, const Overview& ov
     }
 }
 
+std::string why_silent(const PoolView& pool) {
+    if (!pool.error) return "";
+    return ": " + (pool.error->kind == Error::Kind::network ? "not reachable" : ui::plain(pool.error->what));
+}
+
 void print_pools(std::ostream& out, const Session& session, const Overview& overview) {
     for (const auto& pool : overview.pools) {
-        out << "\nPool " << pool.address << (pool.error ? ": not reachable" : "") << "\n";
+        out << "\nPool " << pool.address << why_silent(pool) << "\n";
         if (pool.types.empty()) continue;
         std::vector<Row> rows = {{"GPU", "FREE", "OF", "MEMORY", "HELD BY"}};
         for (const auto& type : pool.types)

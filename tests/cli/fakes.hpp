@@ -46,6 +46,7 @@ struct FakeWorld {
     std::function<void()> on_redeemed = {};  // once it is
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
+    std::optional<Error> pool_says;  // in place of every answer
     cli::PoolNow now;
     cli::PoolBooks books;
     bool old_pool = false;  // of before pools told of their ledgers
@@ -247,6 +248,7 @@ public:
 private:
     template <class T>
     Result<T> reached(T answer) {
+        if (world_.pool_says) return *world_.pool_says;
         if (world_.pool_reachable) return answer;
         return Error{Error::Kind::network, "no answer from the pool at tcp://127.0.0.1:14900", "check that it runs"};
     }

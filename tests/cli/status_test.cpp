@@ -354,6 +354,9 @@ TEST_CASE("status tells of each machine what to do next, and of each pool whethe
     fake.world.pool_reachable = false;
     CHECK(hint("gone", 1).find("no answer from the pool") != std::string::npos);
     CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: not reachable\n") != std::string::npos);
+    fake.world.pool_says = Error{Error::Kind::auth, "the pool does not let in the key"};
+    CHECK(hint("gone", 4).find("tnr: the pool does not let in the key") != std::string::npos);
+    CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: the pool does not let in the key\n") != std::string::npos);
 }
 
 TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
