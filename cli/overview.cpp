@@ -325,7 +325,8 @@ std::string holders_of(const GpuType& type, const std::vector<GpuClaim>& claims)
             ours += claim.count;
         }
     const int others = type.total - type.free - ours;
-    if (others > 0) text += (text.empty() ? "" : ", ") + std::string("others (") + std::to_string(others) + ")";
+    if (others > 0)
+        text += (text.empty() ? "" : ", ") + std::string("others or not ready (") + std::to_string(others) + ")";
     return text;
 }
 

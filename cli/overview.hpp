@@ -52,7 +52,8 @@ std::string seen_gpu_types_path(const Session& session);
 
 nlohmann::json gpu_types_json(const std::vector<GpuType>& types);
 nlohmann::json claims_json(const std::vector<GpuClaim>& claims);
-// Who has the GPUs of this type: our machines by name, the rest as "others".
+// Who has the GPUs of this type: our machines by name. Whether others have the rest, or nobody yet (broken, of a node that is
+// drained), the pool does not tell.
 std::string holders_of(const GpuType& type, const std::vector<GpuClaim>& claims);
 
 std::string gpu_text(const std::string& type, int count);
