@@ -20,10 +20,11 @@ std::vector<size_t> ones_for_their_pools(Session& session, const std::vector<Ask
     for (size_t i = 0; i < asked.size(); ++i) {
         ones[i] = i;
         for (size_t other = asked.size(); other-- > 0;)
-            if (one_pool(asked[i].login, asked[other].login) && (asked[other].answered || !asked[ones[i]].answered))
+            if (one_pool(asked[i].login, asked[other].login) && asked[other].heard >= asked[ones[i]].heard)
                 ones[i] = other;
-        // Known again next time; until then it makes no difference.
-        if (asked[i].told) (void)session.logins().note_pool(asked[i].login.address, asked[i].login.pool);
+        // Where it cannot be noted it is asked again.
+        if (asked[i].greets && asked[i].heard >= AskedLogin::Heard::greeting)
+            (void)session.logins().note_pool(asked[i].login.address, asked[i].login.pool);
     }
     return ones;
 }

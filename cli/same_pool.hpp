@@ -16,28 +16,29 @@ struct Session;
 struct AskedLogin {
     PoolLogin login;
     Result<std::unique_ptr<Pool>> pool;
-    bool greets = false;    // there are others, which may be the same pool: it is asked which it is
-    bool told = false;      // it has said so
-    bool answered = false;  // to what it was asked then
+    bool greets = false;  // there are others, which may be the same pool: it is asked which it is
+    enum class Heard { nothing, refusal, greeting, answer } heard = Heard::nothing;
 
     template <class Question>
     auto ask(const Question& question) -> decltype(question(**pool)) {
         if (!pool) return pool.error();
         if (greets) {
             auto hello = (*pool)->hello();
+            if (!hello && hello.error().kind != Error::Kind::network) heard = Heard::refusal;
             if (!hello) return hello.error();
-            told = true;
+            heard = Heard::greeting;
             login.pool = hello->pool;
         }
         auto answer = question(**pool);
-        answered = static_cast<bool>(answer);
+        if (answer) heard = Heard::answer;
         return answer;
     }
 };
 std::vector<AskedLogin> open_logins(Session& session, const std::vector<PoolLogin>& logins);
 
-// By login, which of them stands for its pool: the first that answered, else the first. Of one that is silent, the pool is the
-// one that it was last; an older server tells none, and is a pool of its own. What was told now is noted for the next time.
+// By login, which of them stands for its pool: the first that answered, else the one that we have heard most of. Of one that
+// is silent, the pool is the one that it was last; an older server tells none, and is a pool of its own. What was told now is
+// noted for the next time.
 std::vector<size_t> ones_for_their_pools(Session& session, const std::vector<AskedLogin>& asked);
 
 // Of answers, one a login, those that count; each with the addresses of the others in its `also`.

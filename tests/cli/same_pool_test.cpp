@@ -71,6 +71,14 @@ TEST_CASE("a pool that one is signed in to at two of its nodes is billed and lis
         CHECK(two.fake.document({"billing"})["pools"][0]["address"] == there);
         CHECK(two.types() == 1);
         CHECK(two.fake.tnr({"status"}) == 0);
+        // One that refuses has said more than one that is silent.
+        auto errors = two.fake.document({"billing", "--everyone"})["errors"];
+        REQUIRE(errors.size() == 1);
+        CHECK(errors[0]["kind"] == "auth");
+        two.other.pool_says = Error{Error::Kind::auth, "refused"};
+        CHECK(two.fake.tnr({"status"}) == 4);
+        CHECK(two.fake.out.str().find(std::string("\nPool ") + there + ": refused\n") != std::string::npos);
+        two.other.pool_says.reset();
         two.other.pool_reachable = false;
         CHECK(two.fake.document({"billing"})["errors"].size() == 1);
     }
