@@ -85,6 +85,7 @@ public:
         auto answer = ask({{"op", "hello"}});
         if (!answer) return answer.error();
         PoolHello hello{answer->value("role", "")};
+        hello.pool = answer->value("pool", "");
         if (answer->contains("time")) hello.time = answer->at("time").get<int64_t>();
         return hello;
     } catch (const Json::exception&) {
@@ -187,6 +188,11 @@ public:
 private:
     Result<Json> ask(const Json& request) {
         auto answer = ask_node(client_, request);
+        if (!answer && answer.error().kind == Error::Kind::network)
+            return Error{Error::Kind::network, answer.error().what,
+                         answer.error().hint +
+                             "; the pool's other nodes, if it has any, know you too: "
+                             "`tnr login pool --help` says how to sign in at one"};
         if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
         return answer;
     }

@@ -20,7 +20,7 @@ void ask_gpu_costs(Session& session, Overview& overview) {
     progress.end();
     for (auto& view : overview.machines)
         for (const auto& ledger : ledgers)
-            if (auto made = ui::seconds_of(view.record.created); made && ledger.address == view.record.pool)
+            if (auto made = ui::seconds_of(view.record.created); made && ledger.is_at(view.record.pool))
                 view.facts.gpu_cost = gpu_cost_of(ledger, view.record.name, *made);
 }
 

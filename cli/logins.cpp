@@ -15,12 +15,14 @@ using Json = nlohmann::json;
 Json to_json(const PoolLogin& login) {
     return {{"address", login.address},
             {"server_key", login.keys.server_public},
-            {"client_key", {{"public", login.keys.own.public_key}, {"secret", login.keys.own.secret_key}}}};
+            {"client_key", {{"public", login.keys.own.public_key}, {"secret", login.keys.own.secret_key}}},
+            {"pool", login.pool}};
 }
 
 Result<PoolLogin> login_from_json(const Json& json) {
     PoolLogin login{json.at("address"),
-                    {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
+                    {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}},
+                    json.value("pool", "")};
     if (auto endpoint = parse_endpoint(login.address); !endpoint) return endpoint.error();
     const auto& keys = login.keys;
     for (const auto& key : {keys.server_public, keys.own.public_key, keys.own.secret_key})
@@ -144,6 +146,19 @@ Result<> Logins::renew(const std::string& address, const std::string& server_pub
                 any = true;
             }
         return any;
+    });
+}
+
+Result<> Logins::note_pool(const std::string& address, const std::string& pool) {
+    auto differs = [&](const PoolLogin& login) { return login.address == address && login.pool != pool; };
+    auto logins = all();
+    if (!logins) return logins.error();
+    if (std::none_of(logins->begin(), logins->end(), differs)) return Ok{};  // as nearly always: nobody need wait
+    return change([&](std::vector<PoolLogin>& now) {
+        auto login = std::find_if(now.begin(), now.end(), differs);
+        if (login == now.end()) return false;
+        login->pool = pool;
+        return true;
     });
 }
 

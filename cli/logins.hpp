@@ -25,6 +25,8 @@ public:
     Result<> forget_token(const std::string& token);
     // The pool there has a new public key now; succeeds when we are not signed in to it.
     Result<> renew(const std::string& address, const std::string& server_public);
+    // Which pool is there (PoolLogin::pool); likewise.
+    Result<> note_pool(const std::string& address, const std::string& pool);
     Result<> remove(const std::string& address);  // succeeds when it is not there
     // By address, or the default when `address` is empty. Kind auth when there is none.
     Result<PoolLogin> find(const std::string& address) const;

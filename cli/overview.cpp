@@ -7,6 +7,7 @@
 
 #include "api_client/base/files.hpp"
 #include "cli/own_gpu.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/setup.hpp"
 #include "cli/side_by_side.hpp"
 #include "cli/timers.hpp"
@@ -26,8 +27,7 @@ struct AskedCloud {
 };
 
 struct AskedPool {
-    PoolLogin login;
-    std::unique_ptr<Pool> pool = {};
+    AskedLogin login;
     Result<std::vector<GpuType>> types = std::vector<GpuType>{};
     Result<std::vector<GpuClaim>> claims = std::vector<GpuClaim>{};
 };
@@ -129,24 +129,18 @@ std::vector<AskedPool> pools_to_ask(Session& session, std::vector<Trouble>& trou
     std::vector<AskedPool> all;
     auto logins = session.logins().all();
     if (!logins) troubles.push_back({"pool.json", logins.error()});
-    for (const auto& login : logins ? *logins : std::vector<PoolLogin>{}) all.push_back({login});
+    if (logins)
+        for (auto& login : open_logins(session, *logins)) all.push_back({std::move(login)});
     return all;
 }
 
-std::vector<std::function<void()>> questions_to(Session& session, std::vector<AskedPool>& all) {
+std::vector<std::function<void()>> questions_to(std::vector<AskedPool>& all) {
     std::vector<std::function<void()>> questions;
-    for (auto& asked : all) {
-        auto pool = session.pool(asked.login);
-        if (!pool) {
-            asked.types = pool.error();
-            continue;
-        }
-        asked.pool = std::move(*pool);
+    for (auto& asked : all)
         questions.push_back([&asked] {
-            asked.types = asked.pool->types();
-            if (asked.types) asked.claims = asked.pool->claims();
+            asked.types = asked.login.ask([](Pool& pool) { return pool.types(); });
+            if (asked.types) asked.claims = (*asked.login.pool)->claims();
         });
-    }
     return questions;
 }
 
@@ -174,12 +168,21 @@ void add_machines(const AskedCloud& asked, Overview& overview) {
     for (const auto& [name, machine] : by_name) overview.machines.push_back(stranger(machine, asked.name));
 }
 
-PoolView pool_view(const AskedPool& asked, std::vector<Trouble>& troubles) {
-    PoolView view{asked.login.address, static_cast<bool>(asked.types)};
-    if (!asked.types) troubles.push_back({view.address, asked.types.error()});
-    if (asked.types) view.types = *asked.types;
-    if (asked.claims) view.claims = *asked.claims;  // a pool that does not tell us is no trouble
-    return view;
+std::vector<PoolView> pool_views(Session& session, std::vector<AskedPool> all, std::vector<Trouble>& troubles) {
+    std::vector<AskedLogin> logins;
+    std::vector<PoolView> views;
+    for (auto& asked : all) {
+        PoolView view{asked.login.login.address};
+        if (!asked.types) view.error = asked.types.error();
+        if (asked.types) view.types = *asked.types;
+        if (asked.claims) view.claims = *asked.claims;  // a pool that does not tell us is no trouble
+        views.push_back(std::move(view));
+        logins.push_back(std::move(asked.login));
+    }
+    views = one_of_each_pool(session, logins, std::move(views));
+    for (const auto& view : views)
+        if (view.error) troubles.push_back({view.address, *view.error});
+    return views;
 }
 
 // Only a cache: that it cannot be written is no matter.
@@ -248,7 +251,7 @@ void add_facts(const std::string& now, const std::vector<Sighting>& sightings, O
         if (view.machine && view.machine->state == MachineState::running)
             view.facts.running_since = running_since(own, view.record.provider, id);
         for (const auto& pool : overview.pools) {
-            if (!pool.reachable || pool.address != view.record.pool) continue;
+            if (pool.error || !pool.is_at(view.record.pool)) continue;
             view.facts.gpu_busy = std::any_of(pool.claims.begin(), pool.claims.end(), [&](const GpuClaim& claim) {
                 return claim.machine == view.record.name && claim.sessions > 0;
             });
@@ -322,7 +325,8 @@ std::string holders_of(const GpuType& type, const std::vector<GpuClaim>& claims)
             ours += claim.count;
         }
     const int others = type.total - type.free - ours;
-    if (others > 0) text += (text.empty() ? "" : ", ") + std::string("others (") + std::to_string(others) + ")";
+    if (others > 0)
+        text += (text.empty() ? "" : ", ") + std::string("others or not ready (") + std::to_string(others) + ")";
     return text;
 }
 
@@ -330,10 +334,9 @@ std::vector<PoolView> look_at_pools(Session& session, std::vector<Trouble>& trou
     ui::Progress progress(session.screen());
     progress.begin("asking the pools", asking_patience);
     auto pools = pools_to_ask(session, troubles);
-    side_by_side(session, questions_to(session, pools));
+    side_by_side(session, questions_to(pools));
     progress.end();
-    std::vector<PoolView> views;
-    for (const auto& asked : pools) views.push_back(pool_view(asked, troubles));
+    auto views = pool_views(session, std::move(pools), troubles);
     keep_type_names(session, views);
     return views;
 }
@@ -348,12 +351,12 @@ Overview look_around(Session& session, const Scope& scope) {
     std::vector<Trouble> pool_troubles;
     auto pools = pools_to_ask(session, pool_troubles);
     auto questions = questions_to(session, clouds);
-    for (auto& question : questions_to(session, pools)) questions.push_back(std::move(question));
+    for (auto& question : questions_to(pools)) questions.push_back(std::move(question));
     side_by_side(session, questions);
     if (progress) progress->end();
     for (const auto& asked : clouds) add_machines(asked, overview);
     for (const auto& trouble : pool_troubles) overview.troubles.push_back(trouble);
-    for (const auto& asked : pools) overview.pools.push_back(pool_view(asked, overview.troubles));
+    overview.pools = pool_views(session, std::move(pools), overview.troubles);
     keep_type_names(session, overview.pools);
     remember(session, clouds, overview);
     std::vector<std::string> names;

@@ -2,6 +2,7 @@
 // A cloud or a pool that does not answer hides none of the others; it becomes a trouble with its name.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +22,13 @@ struct MachineView {
 
 struct PoolView {
     std::string address;
-    bool reachable = true;
+    std::optional<Error> error = {};  // why it tells nothing
     std::vector<GpuType> types = {};
-    std::vector<GpuClaim> claims = {};  // of our own machines; none where the pool does not tell
+    std::vector<GpuClaim> claims = {};   // of our own machines; none where the pool does not tell
+    std::vector<std::string> also = {};  // further addresses of ours at which it is the same pool
+    bool is_at(const std::string& where) const {
+        return where == address || std::find(also.begin(), also.end(), where) != also.end();
+    }
 };
 
 struct Overview {
@@ -39,7 +44,7 @@ struct Scope {
 // What was seen goes into the history. A name that is no machine's is a trouble of kind not_found.
 Overview look_around(Session& session, const Scope& scope = {});
 
-// The pools alone.
+// The pools alone, each once (same_pool.hpp).
 std::vector<PoolView> look_at_pools(Session& session, std::vector<Trouble>& troubles);
 
 // Where the names of the types that were seen last are kept, a line each, for completion.
@@ -47,7 +52,8 @@ std::string seen_gpu_types_path(const Session& session);
 
 nlohmann::json gpu_types_json(const std::vector<GpuType>& types);
 nlohmann::json claims_json(const std::vector<GpuClaim>& claims);
-// Who has the GPUs of this type: our machines by name, the rest as "others".
+// Who has the GPUs of this type: our machines by name. Whether others have the rest, or nobody yet (broken, of a node that is
+// drained), the pool does not tell.
 std::string holders_of(const GpuType& type, const std::vector<GpuClaim>& claims);
 
 std::string gpu_text(const std::string& type, int count);

@@ -20,6 +20,7 @@ namespace tnr::cli {
 struct PoolLogin {
     std::string address;  // "tcp://host:port"
     wire::ClientKeys keys;
+    std::string pool = {};  // PoolHello::pool, as it was last told; empty: never
 };
 
 struct GpuType {
@@ -104,6 +105,7 @@ struct PoolNow {
 struct PoolHello {
     std::string role = {};             // what we are to it: "account", "machine", "token", "open"
     std::optional<int64_t> time = {};  // it is there, in seconds since 1970; an older server does not tell
+    std::string pool = {};             // its identity, the same at each of its nodes; likewise, then empty
 };
 
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.

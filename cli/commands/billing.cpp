@@ -66,6 +66,7 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
                           {"date", or_null(figure.costs.date)}});
     for (const auto& pool : bill.pools)
         pools.push_back({{"address", pool.address},
+                         {"also", pool.also},
                          {"claims", pool.claims},
                          {"cost", cost_json(pool.cost)},
                          {"bytes_up", pool.bytes_up},
@@ -85,14 +86,24 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
             {"budgets", uses}};
 }
 
-void print_bill(Session& session, const BillingOptions& options, const Bill& bill) {
+// Why there is nothing in the bill.
+std::string no_lines_text(const Bill& bill, const std::vector<PoolLedger>& ledgers) {
+    if (!bill.total.partial) return "Nothing was spent, as far as this computer knows\n";
+    const bool refused = std::all_of(ledgers.begin(), ledgers.end(), [](const PoolLedger& ledger) {
+        return ledger.whole() || (!ledger.books && ledger.books.error().kind == Error::Kind::auth);
+    });
+    return refused ? "Unknown: you may not ask a pool for this\n"
+                   : "Unknown: a pool does not tell what was used there\n";
+}
+
+void print_bill(Session& session, const BillingOptions& options, const Bill& bill,
+                const std::vector<PoolLedger>& ledgers) {
     const bool chart = bill.by == "day";
     std::vector<Row> rows;
     for (const auto& line : bill.lines) rows.push_back(bill_row(line, chart, longest_bar(bill)));
     if (!bare(options.list)) rows.push_back(bill_row({"total", bill.total}, chart, 0));
     if (bill.lines.empty() && !bare(options.list))
-        session.out << (bill.total.partial ? "Unknown: a pool does not tell what was used there\n"
-                                           : "Nothing was spent, as far as this computer knows\n");
+        session.out << no_lines_text(bill, ledgers);
     else
         print_list(session.out, session.out_paint, options.list, chart ? day_columns : bill_columns, rows);
 }
@@ -195,7 +206,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
         print_document(session, "billing", bill_json(bill, figures, uses), overview.troubles);
         return Ok{};
     }
-    print_bill(session, options, bill);
+    print_bill(session, options, bill, ledgers);
     if (!bare(options.list)) {
         print_figures(session, figures);
         print_budgets(session, uses);

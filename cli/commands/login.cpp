@@ -2,6 +2,8 @@
 // paste. With a token (`--token`) the key is made here, and only its public half leaves this computer.
 #include "cli/commands/login.hpp"
 
+#include <set>
+
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "cli/ask.hpp"
@@ -34,22 +36,45 @@ Result<std::string> secret_of(Session& session, const LoginOptions& options) {
     return line;
 }
 
+Error not_the_line(const std::string& what) {
+    return {Error::Kind::usage, what,
+            "paste the whole line that `tnr-gpu-server user add NAME` printed, in quotes as it is"};
+}
+
+// The first of our keys that the server there lets in, the newest first.
+Result<PoolLogin> with_our_key(Session& session, const LoginOptions& options) {
+    if (!options.client_secret.empty() || !options.secret_file.empty())
+        return Error{Error::Kind::usage, "--same-key is for a key that you have already", "leave out one of them"};
+    auto logins = session.logins().all();
+    if (!logins) return logins.error();
+    ui::Progress progress(session.screen());
+    progress.begin("trying your keys at " + options.address, asking_patience);
+    std::set<std::string> tried;
+    for (auto login = logins->rbegin(); login != logins->rend(); ++login) {
+        if (!tried.insert(login->keys.own.public_key).second) continue;
+        PoolLogin there{options.address, {options.server_key, login->keys.own}};
+        auto pool = session.pool(there);
+        if (!pool) return pool.error();
+        auto hello = (*pool)->hello();
+        if (hello) return there;
+        if (hello.error().kind != Error::Kind::auth) return hello.error();
+    }
+    return Error{Error::Kind::auth,
+                 tried.empty() ? "you are signed in to no pool, so there is no key to try"
+                               : "the pool at " + options.address + " lets none of your keys in",
+                 "`tnr-gpu-server user add NAME --token` on the pool's server prints the line to sign in with"};
+}
+
 Result<PoolLogin> checked(Session& session, const LoginOptions& options) {
     if (auto endpoint = parse_endpoint(options.address); !endpoint) return endpoint.error();
-    Error bad{Error::Kind::usage, "",
-              "paste the whole line that `tnr-gpu-server user add NAME` printed, in quotes as it is"};
-    if (!wire::looks_like_key(options.server_key)) {
-        bad.what = "the server's key is not one: it has 40 characters of Z85";
-        return bad;
-    }
+    if (!wire::looks_like_key(options.server_key))
+        return not_the_line("the server's key is not one: it has 40 characters of Z85");
+    if (options.same_key) return with_our_key(session, options);
     auto secret = secret_of(session, options);
     if (!secret) return secret.error();
     if (secret->starts_with(wire::token_prefix)) secret->erase(0, std::string_view(wire::token_prefix).size());
     std::string public_key = wire::public_of(*secret);
-    if (public_key.empty()) {
-        bad.what = "your token or key is not one: a key has 40 characters of Z85";
-        return bad;
-    }
+    if (public_key.empty()) return not_the_line("your token or key is not one: a key has 40 characters of Z85");
     return PoolLogin{options.address, {options.server_key, {public_key, *secret}}};
 }
 
@@ -81,6 +106,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     auto hello = (*pool)->hello();
     if (!hello) return hello.error();
     std::string role = hello->role;
+    login->pool = hello->pool;
     const std::string token = role == "token" ? login->keys.own.public_key : "";
     if (!token.empty()) {
         if (auto traded = trade_token(session, **pool, *login); !traded) return traded;
@@ -136,10 +162,16 @@ void add_login(Grammar& tnr, Session& session) {
                    "Your token or secret key for it (default: the first line of standard input)");
     command.option("--secret-file", options->secret_file,
                    "File (or pipe; - for standard input) with your token or secret key, in its first line");
+    command.flag("--same-key", options->same_key,
+                 "With the key that you have for another node of that pool: each of your keys is tried");
     command.footer(
         std::string(paste_hint) +
         "\nA token is good once: it is traded for a key that is made here and stays here.\n"
         "Token and key can be arguments, too; but then everybody on this computer may see it while the command runs."
+        "\n\nYour key is good at all nodes of a pool. Where the one is down that you signed in at, sign in at another; "
+        "what\n"
+        "`tnr-gpu-server user add NAME` says there, as you are known, ends with this line:\n"
+        "  tnr login pool tcp://gpu-node-2.example:14900 'ITS SERVER KEY' --same-key"
         "\n\nThe pool is asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.\n"
         "A pool on 127.0.0.1 that was started with --plain needs no sign-in for `tnr run`.");
     command.run([&session, options] { session.result = login_pool(session, *options); });

@@ -12,6 +12,8 @@ struct LoginOptions {
     // it is "-". A command line can be read by everybody on the computer.
     std::string client_secret;
     std::string secret_file = {};
+    // In place of a secret: whichever of the keys in pool.json is let in there, as at another node of one of those pools.
+    bool same_key = false;
 };
 
 Result<> login_pool(Session& session, const LoginOptions& options);

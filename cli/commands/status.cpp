@@ -41,7 +41,8 @@ Json to_json(const Overview& overview) {
         machines.push_back(machine_json(view.record, view.machine, view.state, view.hint, view.facts));
     for (const auto& pool : overview.pools)
         pools.push_back({{"address", pool.address},
-                         {"reachable", pool.reachable},
+                         {"also", pool.also},
+                         {"reachable", !pool.error},
                          {"types", gpu_types_json(pool.types)},
                          {"claims", claims_json(pool.claims)}});
     return {{"machines", machines}, {"pools", pools}};
@@ -121,9 +122,14 @@ void print_details(std::ostream& out, const Session& session, const Overview& ov
     }
 }
 
+std::string why_silent(const PoolView& pool) {
+    if (!pool.error) return "";
+    return ": " + (pool.error->kind == Error::Kind::network ? "not reachable" : ui::plain(pool.error->what));
+}
+
 void print_pools(std::ostream& out, const Session& session, const Overview& overview) {
     for (const auto& pool : overview.pools) {
-        out << "\nPool " << pool.address << (pool.reachable ? "" : ": not reachable") << "\n";
+        out << "\nPool " << pool.address << why_silent(pool) << "\n";
         if (pool.types.empty()) continue;
         std::vector<Row> rows = {{"GPU", "FREE", "OF", "MEMORY", "HELD BY"}};
         for (const auto& type : pool.types)

@@ -83,12 +83,15 @@ Result<> whoami(Session& session, const std::string& name) {
 
 void add_whoami(Grammar& tnr, Session& session) {
     auto name = std::make_shared<std::string>();
-    auto command = tnr.command("whoami", "Show where you are signed in, and as whom");
+    auto command = tnr.command("whoami", "Show which clouds you are signed in to, and as whom");
     command.option("provider", *name, "Only there; ends with 4 when you are not signed in");
     command.footer(
         "Asks the clouds, so it also shows a token that has expired: it then ends with 4, and with 1 when a cloud "
         "does\n"
-        "not answer. Where you have not signed in is no error.\n\nExamples:\n  tnr whoami\n  tnr whoami hetzner");
+        "not answer. Where you have not signed in is no error.\n"
+        "Pools of GPUs are not among them: `tnr status` shows those that you are signed in to, `tnr doctor` whether "
+        "they "
+        "answer.\n\nExamples:\n  tnr whoami\n  tnr whoami hetzner");
     command.run([&session, name] { session.result = whoami(session, *name); });
 }
 

@@ -42,7 +42,7 @@ Cost cost_within(const Budget& budget, const std::vector<Sighting>& sightings, c
     for (const auto& span : spans_of(sightings, begin, now))
         if (budget.provider.empty() || span.seen->provider == budget.provider) cost.add(span);
     for (const auto& ledger : ledgers) {
-        if (!budget.provider.empty() && ledger.address != budget.provider) continue;
+        if (!budget.provider.empty() && !ledger.is_at(budget.provider)) continue;
         cost.partial |= !ledger.whole();
         if (!ledger.books) continue;
         for (const auto& span : gpu_spans_of(ledger.address, *ledger.books, begin, now + 1)) cost.add(span);

@@ -2,29 +2,26 @@
 #include "cli/money/gpu_time.hpp"
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 
+#include "cli/same_pool.hpp"
 #include "cli/session.hpp"
 #include "cli/side_by_side.hpp"
 
 namespace tnr::cli {
 
 std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone) {
-    std::vector<PoolLedger> ledgers;
-    std::vector<std::unique_ptr<Pool>> pools;
     auto logins = session.logins().all();
     if (!logins) return {{"pool.json", logins.error()}};
-    for (const auto& login : *logins) {
-        auto pool = session.pool(login);
-        ledgers.push_back({login.address});
-        if (!pool) ledgers.back().books = pool.error();
-        pools.push_back(pool ? std::move(*pool) : nullptr);
-    }
+    auto asked = open_logins(session, *logins);
+    std::vector<PoolLedger> ledgers;
+    for (const auto& login : *logins) ledgers.push_back({login.address});
     std::vector<std::function<void()>> questions;
-    for (size_t i = 0; i < pools.size(); ++i)
-        if (pools[i]) questions.emplace_back([&, i] { ledgers[i].books = pools[i]->books(since, everyone); });
+    for (size_t i = 0; i < asked.size(); ++i)
+        questions.emplace_back(
+            [&, i] { ledgers[i].books = asked[i].ask([&](Pool& pool) { return pool.books(since, everyone); }); });
     side_by_side(session, questions);
-    return ledgers;
+    return one_of_each_pool(session, asked, std::move(ledgers));
 }
 
 PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since) {

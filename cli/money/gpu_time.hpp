@@ -1,6 +1,7 @@
 // GPU time of the pools: each claim in a pool's ledger, at the price as it was then.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,9 +16,13 @@ struct Session;
 struct PoolLedger {
     std::string address;
     Result<PoolBooks> books = PoolBooks{};
+    std::vector<std::string> also = {};  // further addresses of ours at which it is the same pool
+    bool is_at(const std::string& where) const {
+        return where == address || std::find(also.begin(), also.end(), where) != also.end();
+    }
     bool whole() const { return books && books->silent.empty(); }  // else GPU time is missing
 };
-// Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970), of
+// Those of all pools that one is signed in to, each once (same_pool.hpp), asked side by side: what was in use after `since` (seconds since 1970), of
 // one's own account or, for an operator, of everyone.
 std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone = false);
 // That of one pool, for one's own account.

@@ -10,7 +10,8 @@
 //   op              request                     answer
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open"|"node",
 //                                               operator: whether it may ask for everyone's, time: it is there, in
-//                                               seconds since 1970}
+//                                               seconds since 1970, pool: which it is, the same at each
+//                                               of its nodes; random, no secret, and missing while unknown}
 //   types           -                           {types: [{name, total, free, together, memory_bytes, price: {currency,
 //                                               per_hour}}]}; together: of the node that has most, as a claim's GPUs are
 //                                               of one; no price where the operator has set none

@@ -169,12 +169,7 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
     const auto wish = wish_of(request);
     switch (request.op) {
         case Op::hello:
-            return reply(json{{"protocol", wire::protocol_version},
-                              {"table", control::table_hash()},
-                              {"version", control::version()},
-                              {"role", role_name(caller.role)},
-                              {"operator", caller.is_operator},
-                              {"time", now_ms() / 1000}});
+            return reply(hello(caller));
         case Op::types:
             return reply(types(caller));
         case Op::describe:
@@ -208,6 +203,15 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
         case Op::nodes:
             return reply(nodes());
     }
+}
+
+// The pool's identity is random, and opens nothing; a node that has not found its pool yet has none to tell.
+json Handler::hello(const Caller& caller) const {
+    json told = {{"protocol", wire::protocol_version}, {"table", control::table_hash()},
+                 {"version", control::version()},      {"role", role_name(caller.role)},
+                 {"operator", caller.is_operator},     {"time", now_ms() / 1000}};
+    if (auto& pool = pool_.directory().standing().pool; !pool.empty()) told["pool"] = pool;
+    return told;
 }
 
 // Here; then the client asks the other node that has a claim of it, if there is one.

@@ -79,6 +79,7 @@ private:
     Question about_others(const Caller& caller, const Request& request);
     void look_then_dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
     void dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
+    nlohmann::json hello(const Caller& caller) const;
     Result<nlohmann::json> types(const Caller& caller);
     nlohmann::json claims_of(const Caller& caller, const Request& request);
     nlohmann::json queue_of(const Caller& caller, const Request& request);

@@ -130,10 +130,10 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
                                                 " processes of a user can use GPUs at once"});
     if (begins_too_many(caller)) return false;
     if (!claim && options_.pool && options_.pool->draining())
-        return refuse(
-            {Error::Kind::remote,
-             "this node is being drained: it takes no new programs, and no other has a " + wish.gpu + " for them",
-             "try again later"});
+        return refuse({Error::Kind::remote,
+                       "this node is being drained: it takes no new programs, and no other has a free GPU of type " +
+                           wish.gpu + " for them",
+                       "try again later"});
     if (!claim) {
         auto limits = options_.limits(caller.account);
         if (beyond_limit(caller, limits, wish.count)) {

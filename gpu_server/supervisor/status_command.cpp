@@ -218,8 +218,9 @@ void print_status(std::ostream& out, const json& now, const json& limits) {
     const json& totals = now.at("totals");
     uint64_t refusals = 0;
     for (auto& [kind, count] : totals.at("refusals").items()) refusals += count.get<uint64_t>();
-    out << "\nSince its start: " << totals.at("claims") << " claims, " << totals.at("sessions") << " programs, "
-        << refusals << " refusals, " << totals.at("wipes") << " wipes (" << totals.at("wipes_failed") << " failed)\n";
+    out << "\nSince its start: " << counted(totals.at("claims"), "claim") << ", "
+        << counted(totals.at("sessions"), "program") << ", " << counted(refusals, "refusal") << ", "
+        << counted(totals.at("wipes"), "wipe") << " (" << totals.at("wipes_failed") << " failed)\n";
 }
 
 // A node of another build may say what this command does not understand: then it has said nothing.

@@ -73,6 +73,15 @@ std::string role_name(bool is_operator) {
     return is_operator ? "operator" : "user";
 }
 
+// At another node of the pool it may be all that was wanted: this one's address and key, with the user's as it is.
+Error known_to_the_pool(Error error, const StateFolder& folder, const std::string& address, const std::string& server) {
+    auto shared = folder.shared_store();
+    if (error.kind == Error::Kind::usage && shared && !shared->empty())
+        error.hint += "; who has signed in at another node of the pool signs in here with: tnr login pool " + address +
+                      " '" + server + "' --same-key";
+    return error;
+}
+
 }  // namespace
 
 Result<std::chrono::seconds> parse_duration(const std::string& text, std::chrono::seconds most) {
@@ -112,6 +121,7 @@ Result<> user_add(const UserAddOptions& options, std::ostream& out) {
     const int64_t now = now_ms(), until = now + lasts->count() * 1000;
     auto added = options.token ? (*store)->add_token({keys.public_key, options.name, now, until}, options.replace)
                                : (*store)->add_account(options.name, keys.public_key, options.replace);
+    if (!added && !options.replace) return known_to_the_pool(added.error(), *folder, *address, server->public_key);
     if (!added) return added;
     if (options.is_operator) {
         auto limits = (*store)->limits(options.name);

@@ -162,6 +162,9 @@ TEST_CASE("an operator sees what everyone used, by user, and which node's part i
     for (auto& use : spent.fake.world.books.uses) use.user = use.id == 1 ? "alice" : "bob";
     CHECK(spent.bill({}) == Amounts{{"demo", 7.5}, {"other", 0.25}});
     CHECK(spent.fake.document({"billing", "--everyone"})["errors"][0]["kind"] == "auth");
+    REQUIRE(spent.fake.tnr({"billing", "--everyone"}) == 4);
+    CHECK(spent.fake.out.str() == "Unknown: you may not ask a pool for this\n");
+    CHECK(spent.fake.err.str().find("only an operator may ask") != std::string::npos);
     spent.fake.world.pool_operator = true;
     spent.fake.world.books.silent = {"gpu-2"};
     CHECK(spent.bill({"--everyone"}) == Amounts{{"alice", 16}, {"bob", 0}});

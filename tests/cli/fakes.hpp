@@ -40,11 +40,13 @@ struct FakeWorld {
     std::map<std::string, std::string> enrolled;  // machine to key
     std::string pool_role = "account";
     std::optional<int64_t> pool_time = {};
+    std::string pool_identity;
     bool pool_operator = false;
     std::string redeemed;                    // the key that a token was traded for
     std::function<void()> on_redeemed = {};  // once it is
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
+    std::optional<Error> pool_says;  // in place of every answer
     cli::PoolNow now;
     cli::PoolBooks books;
     bool old_pool = false;  // of before pools told of their ledgers
@@ -209,7 +211,9 @@ private:
 class FakePool : public cli::Pool {
 public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
-    Result<cli::PoolHello> hello() override { return reached(cli::PoolHello{world_.pool_role, world_.pool_time}); }
+    Result<cli::PoolHello> hello() override {
+        return reached(cli::PoolHello{world_.pool_role, world_.pool_time, world_.pool_identity});
+    }
     Result<> redeem_token(const std::string& key) override {
         if (!world_.redeemed.empty() && world_.redeemed != key)
             return Error{Error::Kind::auth, "this token has been used already"};
@@ -244,6 +248,7 @@ public:
 private:
     template <class T>
     Result<T> reached(T answer) {
+        if (world_.pool_says) return *world_.pool_says;
         if (world_.pool_reachable) return answer;
         return Error{Error::Kind::network, "no answer from the pool at tcp://127.0.0.1:14900", "check that it runs"};
     }

@@ -32,9 +32,9 @@ TEST_CASE("gpus shows what types there are, what is known of them, and who has t
     REQUIRE(fake.tnr({"gpus"}) == 0);
     CHECK(fake.out.str() ==
           "NAME  MEMORY    ARCHITECTURE  BF16 TFLOP/S  GB/S  PRICE    FREE  OF  HELD BY\n"
-          "h100  74.5 GiB  Hopper        989           3350  $2.5/h   3     8   demo (2), others (3)\n"
+          "h100  74.5 GiB  Hopper        989           3350  $2.5/h   3     8   demo (2), others or not ready (3)\n"
           "t4    14.9 GiB  Turing        none          320   unknown  1     1   -\n"
-          "x1    1.0 GiB   -             -             -     unknown  0     1   others (1)\n");
+          "x1    1.0 GiB   -             -             -     unknown  0     1   others or not ready (1)\n");
     auto types = fake.document({"gpus"})["types"];
     CHECK(types[0]["held_by"][0]["machine"] == "demo");
     CHECK(types[0]["per_hour"] == 2.5);

@@ -140,3 +140,51 @@ TEST_CASE("a pool's new key is remembered without making it the default", "[cli]
     CHECK(fake.session.logins().find("")->address == "tcp://two.example:1");
     CHECK(fake.session.logins().find("")->keys.server_public == server.public_key);
 }
+
+TEST_CASE("who is known to a pool signs in at another of its nodes with the key that is there", "[cli]") {
+    test::FakeSession fake;
+    auto mine = fake.session.logins().find("")->keys.own, other = wire::make_key_pair();
+    const std::string node = "tcp://gpu-2.example:14900", server = wire::make_key_pair().public_key;
+    REQUIRE(fake.session.logins().save({"tcp://elsewhere.example:1", {wire::make_key_pair().public_key, other}}));
+    std::vector<std::string> tried;
+    std::optional<Error> says;
+    // A node that knows `mine`.
+    struct Node : test::FakePool {
+        Node(test::FakeWorld& world, std::optional<Error> says) : FakePool(world), says_(std::move(says)) {}
+        Result<cli::PoolHello> hello() override { return says_ ? Result<cli::PoolHello>(*says_) : FakePool::hello(); }
+        std::optional<Error> says_;
+    };
+    fake.session.pool = [&](const cli::PoolLogin& login) -> Result<std::unique_ptr<cli::Pool>> {
+        CHECK(login.keys.server_public == server);
+        tried.push_back(login.keys.own.public_key);
+        auto refusal = login.keys.own.public_key == mine.public_key
+                           ? std::nullopt
+                           : std::optional(Error{Error::Kind::auth, "refused"});
+        return std::unique_ptr<cli::Pool>(std::make_unique<Node>(fake.world, says ? says : refusal));
+    };
+    const std::vector<std::string> words = {"login", "pool", node, server, "--same-key"};
+    REQUIRE(fake.tnr(words) == 0);
+    CHECK(tried == std::vector{other.public_key, mine.public_key, mine.public_key});
+    auto login = fake.session.logins().find("");
+    CHECK(login->address == node);
+    CHECK(login->keys.server_public == server);
+    CHECK(login->keys.own.secret_key == mine.secret_key);
+    CHECK(fake.session.logins().all()->size() == 3);
+    SECTION("a node that is not there is told as that, without trying more keys") {
+        says = Error{Error::Kind::network, "no answer"};
+        tried.clear();
+        CHECK(fake.tnr(words) == 1);
+        CHECK(fake.err.str().find("no answer") != std::string::npos);
+        CHECK(tried.size() == 1);
+    }
+    SECTION("where none is known, another way is told") {
+        says = Error{Error::Kind::auth, "refused"};
+        CHECK(fake.tnr(words) == 4);
+        CHECK(fake.err.str().find("lets none of your keys in") != std::string::npos);
+    }
+    SECTION("a secret beside it is too much") {
+        auto more = words;
+        more.insert(more.end(), {"--secret-file", "-"});
+        CHECK(fake.tnr(more) == 2);
+    }
+}

@@ -354,6 +354,9 @@ TEST_CASE("status tells of each machine what to do next, and of each pool whethe
     fake.world.pool_reachable = false;
     CHECK(hint("gone", 1).find("no answer from the pool") != std::string::npos);
     CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: not reachable\n") != std::string::npos);
+    fake.world.pool_says = Error{Error::Kind::auth, "the pool does not let in the key"};
+    CHECK(hint("gone", 4).find("tnr: the pool does not let in the key") != std::string::npos);
+    CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: the pool does not let in the key\n") != std::string::npos);
 }
 
 TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
@@ -361,7 +364,7 @@ TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
     fake.world.types = {{"h100", 8, 3, 80'000'000'000}};
     fake.world.claims = {{"demo", "h100", 2, "2026-01-02T03:05:00Z", 2}};
     REQUIRE(fake.tnr({"status"}) == 0);
-    CHECK(fake.out.str().find("h100  3     8   74.5 GiB  demo (2), others (3)\n") != std::string::npos);
+    CHECK(fake.out.str().find("h100  3     8   74.5 GiB  demo (2), others or not ready (3)\n") != std::string::npos);
 }
 
 TEST_CASE("hints of many machines do not push the machines off the screen", "[cli][status]") {

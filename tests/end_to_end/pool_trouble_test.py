@@ -117,7 +117,7 @@ class PoolTrouble(unittest.TestCase):
 
     def test_a_machine_whose_key_the_pool_does_not_know_is_told_to_check_that(self):
         said = self.has_no_gpu(TNR_POOL=self.locked_address, TNR_GPU="h100")
-        self.assertRegex(said, "hint: .*this machine's key is enrolled")
+        self.assertRegex(said, "hint: .*the key for it that this computer has is enrolled")
 
     def test_a_machine_without_configuration_is_told_how_to_get_one(self):
         if os.path.exists("/etc/tnr/gpu.json"):

@@ -201,3 +201,43 @@ TEST_CASE("who watches one node sees what all have, who holds it and who waits; 
     b.wait_for_exit();
     CHECK(becomes([&] { return ask(*as_b, {{"op", "pool"}})["error"]["kind"] == "auth"; }));
 }
+
+TEST_CASE("all nodes of a pool tell the same identity, and another pool another", "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd, others;
+    Server a({"--emulate", "h100", "--store", etcd.address().text, "--node", "a"}),
+        b({"--emulate", "a100", "--store", etcd.address().text, "--node", "b"}),
+        c({"--emulate", "h100", "--store", others.address().text, "--node", "a"}), alone({"--emulate", "h100"});
+    auto told = [](const Server& server, const std::string& user) {
+        auto client = client_of(server, enroll(server, user));
+        std::string pool;
+        CHECK(becomes([&] { return !(pool = ask(*client, {{"op", "hello"}}).value("pool", "")).empty(); }));
+        return pool;
+    };
+    const auto pool = told(a, "alice");
+    CHECK(told(b, "bob") == pool);
+    CHECK(std::set<std::string>{pool, told(c, "alice"), told(alone, "alice")}.size() == 3);
+}
+
+TEST_CASE(
+    "a user who is known to the pool is not told to be replaced at another of its nodes, but how to sign in there",
+    "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd;
+    Server a({"--emulate", "h100", "--store", etcd.address().text, "--node", "a"}),
+        b({"--emulate", "a100", "--store", etcd.address().text, "--node", "b"}), alone({"--emulate", "h100"});
+    auto alice = enroll(a, "alice");
+    enroll(alone, "alice");
+    auto added = [](const Server& server) {
+        return run_server_command({"user", "add", "alice", "--state", server.folder->path + "/state"});
+    };
+    CHECK(added(alone).err.find("--same-key") == std::string::npos);
+    const auto refused = added(b);
+    CHECK(refused.code == 2);
+    INFO(refused.err);
+    const auto line = refused.err.find("tnr login pool " + b.address + " '");
+    REQUIRE(line != std::string::npos);
+    const auto key = refused.err.find('\'', line) + 1;
+    CHECK(refused.err.substr(key + 40, 12) == "' --same-key");
+    CHECK(ask(*client_of(b, {refused.err.substr(key, 40), alice.own}), {{"op", "hello"}})["role"] == "account");
+}
