@@ -393,6 +393,23 @@ void refuse_empty_values(CLI::App& app) {
     for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
+// CLI11 only says that a command is missing, also where there is a word that is none. Nothing: it is something else.
+std::optional<Error> no_command(const CLI::App& app, const CLI::ParseError& problem) {
+    const CLI::App* at = &app;
+    std::string path = app.get_name(), names;
+    while (!at->get_subcommands().empty()) {
+        at = at->get_subcommands().front();
+        path += " " + at->get_name();
+    }
+    if (problem.get_name() != "RequiredError" || at->get_require_subcommand_min() == 0) return std::nullopt;
+    for (const auto* one : at->get_subcommands([](const CLI::App*) { return true; }))
+        if (!one->get_group().empty()) names += (names.empty() ? "" : ", ") + one->get_name();
+    for (const auto& word : app.remaining(true))
+        if (word[0] != '-')
+            return Error{Error::Kind::usage, "`" + path + "` has no command '" + word + "'", "commands: " + names};
+    return Error{Error::Kind::usage, "`" + path + "` needs a command: " + names, "`" + path + " --help` explains them"};
+}
+
 uint64_t number(const char* text) {
     return text ? std::strtoull(text, nullptr, 10) : 0;
 }
@@ -450,6 +467,7 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
+        if (auto refused = no_command(app, error)) return exit_code(*refused);
         return app.exit(error) == 0 ? 0 : 2;
     }
     return exit_code(result);

@@ -257,7 +257,11 @@ Result<> make_backup(const std::string& state, const std::string& file, std::ost
         return Error{Error::Kind::usage, file + " is there already", "name a file that is not"};
     const auto fresh = file + ".new";
     unlink(fresh.c_str());
-    if (auto made = write_whole_file(fresh, ""); !made) return made;
+    if (auto made = write_whole_file(fresh, ""); !made) {
+        if (made.error().kind != Error::Kind::not_found) return made;
+        return Error{Error::Kind::not_found, "there is no folder " + fs::path(file).parent_path().string(),
+                     "make it, or name a file elsewhere"};
+    }
     auto copied = [&]() -> Result<> {
         auto from = open_file(folder->database(), SQLITE_OPEN_READWRITE);
         if (!from) return from.error();

@@ -28,6 +28,10 @@ namespace {
 constexpr int probe_timeout_ms = 60'000;
 constexpr int emulated_gpus_max = 32;  // as many as the emulated driver has room for
 
+constexpr const char* without_gpu_hint = "to try without a GPU: tnr-gpu-server serve --emulate h100:2";
+constexpr const char* own_driver_hint =
+    "--driver takes the path of NVIDIA's libcuda.so.1; without it the system's is used";
+
 std::string emulated_driver() {
     std::error_code error;
     fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -86,7 +90,8 @@ Result<std::vector<std::string>> parse_emulate(const std::string& text) {
             return Error{Error::Kind::usage, "'" + text + "' is no list of GPUs", "it looks like h100:2,a100"};
         if (static_cast<int>(types.size()) + count > emulated_gpus_max)
             return Error{Error::Kind::usage,
-                         "at most " + std::to_string(emulated_gpus_max) + " GPUs can be emulated on one node"};
+                         "at most " + std::to_string(emulated_gpus_max) + " GPUs can be emulated on one node",
+                         "name fewer of them"};
         types.insert(types.end(), static_cast<size_t>(count), type);
     }
     return types;
@@ -100,7 +105,7 @@ Result<GpuSource> GpuSource::choose(const GpuOptions& options) {
     if (!options.driver.empty()) {
         std::error_code error;
         if (!fs::exists(options.driver, error))
-            return Error{Error::Kind::usage, "there is no driver at " + options.driver};
+            return Error{Error::Kind::usage, "there is no driver at " + options.driver, own_driver_hint};
         source.driver_ = fs::absolute(options.driver, error);
     } else if (!options.emulate.empty()) {
         if (auto types = parse_emulate(options.emulate); !types) return types.error();
@@ -111,10 +116,16 @@ Result<GpuSource> GpuSource::choose(const GpuOptions& options) {
     } else {
         source.driver_ = real_driver();
         if (source.driver_.empty())
-            return Error{Error::Kind::usage, "this machine has no NVIDIA driver (no libcuda.so.1)",
-                         "to try without a GPU: tnr-gpu-server serve --emulate h100:2"};
+            return Error{Error::Kind::usage, "this machine has no NVIDIA driver (no libcuda.so.1)", without_gpu_hint};
     }
     return source;
+}
+
+// What helps where the driver is there and has no GPUs for us.
+std::string GpuSource::hint() const {
+    if (emulated()) return "the line above says why: --emulate takes types that there are, as h100:2,a100";
+    if (!options_.driver.empty()) return own_driver_hint;
+    return std::string("`nvidia-smi` may say why; ") + without_gpu_hint;
 }
 
 uint64_t GpuSource::wipe_bytes_max() const {
@@ -170,8 +181,7 @@ Result<std::vector<FoundGpu>> GpuSource::find() const try {
     auto answer = ask(plan("probe-gpus", {}));
     if (!answer) return answer.error();
     if (answer->contains("failed"))
-        return Error{Error::Kind::usage, driver_ + ": " + answer->at("failed").get<std::string>(),
-                     "to try without a GPU: tnr-gpu-server serve --emulate h100:2"};
+        return Error{Error::Kind::usage, driver_ + ": " + answer->at("failed").get<std::string>(), hint()};
     std::vector<std::string> types;
     if (emulated()) types = *parse_emulate(options_.emulate);
     std::vector<FoundGpu> found;
@@ -190,7 +200,7 @@ Result<std::vector<FoundGpu>> GpuSource::find() const try {
         warn_of_compute_mode(gpu, device.value("compute_mode", 0));
         found.push_back(std::move(gpu));
     }
-    if (found.empty()) return Error{Error::Kind::usage, driver_ + " finds no GPU"};
+    if (found.empty()) return Error{Error::Kind::usage, driver_ + " finds no GPU", hint()};
     return found;
 } catch (const json::exception& error) {
     return Error{Error::Kind::internal, std::string("the list of GPUs cannot be read: ") + error.what()};

@@ -50,6 +50,7 @@ public:
     ChildPlan plan(const std::string& command, const std::vector<std::string>& selectors) const;
 
 private:
+    std::string hint() const;
     std::string minors(const std::vector<std::string>& selectors) const;
 
     GpuOptions options_;

@@ -37,6 +37,15 @@ static Result<> write_line(const fs::path& path, const std::string& line) {
     return Ok{};
 }
 
+static constexpr const char* another_folder = "name another folder: --state DIR";
+
+static Error cannot_make(const fs::path& folder, int error_number) {
+    auto error = file_error("cannot make", folder, error_number);
+    if (error_number == EACCES) error.hint = "this user may not make it there; " + std::string(another_folder);
+    if (error.hint.empty()) error.hint = another_folder;
+    return error;
+}
+
 fs::path StateFolder::place(const std::string& path) {
     std::error_code error;
     return fs::absolute(path.empty() ? state_dir() / "server" : fs::path(path), error);
@@ -79,10 +88,11 @@ Result<StateFolder> StateFolder::open(const std::string& path) {
     fs::path folder = place(path);
     std::error_code error;
     fs::create_directories(folder.parent_path(), error);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error("cannot make", folder, errno);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return cannot_make(folder, errno);
     struct stat status {};
     if (stat(folder.c_str(), &status) != 0) return file_error("cannot use", folder, errno);
-    if (!S_ISDIR(status.st_mode)) return Error{Error::Kind::usage, folder.string() + " is not a folder"};
+    if (!S_ISDIR(status.st_mode))
+        return Error{Error::Kind::usage, folder.string() + " is not a folder", another_folder};
     if ((status.st_mode & 077) != 0)
         return Error{Error::Kind::usage, folder.string() + " holds secret keys, but others may enter it",
                      "chmod 700 " + folder.string()};

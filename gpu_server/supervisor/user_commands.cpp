@@ -251,6 +251,9 @@ Result<> rotate_key(const RotateOptions& options, std::ostream& out) {
         return Error{Error::Kind::usage, "--drop-old makes no new key, so nothing overlaps"};
     auto folder = StateFolder::find(options.state);
     if (!folder) return folder.error();
+    if (folder->last_was_plain())
+        return Error{Error::Kind::usage, "this server runs with --plain, without keys: there is none to renew",
+                     "first start it without --plain, so that clients sign in"};
     // There is one, before it is locked.
     if (auto keys = folder->server_keys(); !keys) return keys.error();
     auto alone = folder->lock_keys();

@@ -20,6 +20,7 @@ import nodes  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
 BIN, LIB, OUT = (pathlib.Path(each).resolve() for each in sys.argv[1:4])
+FIGURES = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "pool_figures.py"
 LIMIT_S = 60
 
 # Holds its GPU for as long as it is told.
@@ -122,6 +123,26 @@ class PoolOperator(unittest.TestCase):
         self.assertEqual(day["nodes"], ["a"])
         self.assertEqual(by_user(day)["alice"]["claims"], 2)
         self.assertEqual(by_user(day)["alice"]["cost"][0]["currency"], "USD")
+
+    def test_the_quickstarts_figures_have_what_users_had_once(self):
+        self.pool.serve("d", "t4", "--http", "127.0.0.1:0")
+        alice, bob = self.pool.user("alice"), self.pool.user("bob")
+        for user, gpu in ((alice, "h100"), (alice, "t4"), (bob, "t4")):
+            self.assertEqual(self.program(user, gpu, 0).wait(timeout=LIMIT_S), 0)
+        # Told what is there, whenever it is asked: a node that began anew counts less than the day has.
+        for began_anew in (False, True):
+            if began_anew:
+                self.pool.stop("d")
+                self.pool.serve("d", "t4", "--http", "127.0.0.1:0")
+            urls = [re.findall(r"watch it at (\S+)", self.pool.log(node))[-1] for node in "ad"]
+            said = subprocess.run([sys.executable, FIGURES, *urls], check=True, text=True, capture_output=True).stdout
+            nodes, pool = said.split("\nthe pool\n")
+            self.assertRegex(nodes, r"(?m)^a, http\S+\n  GPUs free +\d of 1\n  claims, programs +1, ")
+            self.assertRegex(nodes, rf"(?m)^d, http\S+\n  GPUs free +\d of 1\n  claims, programs +{0 if began_anew else 2}, ")
+            self.assertNotIn("user ", nodes)
+            self.assertRegex(pool, r"(?m)^  user alice +2 claims, ")
+            self.assertRegex(pool, r"(?m)^  user bob +1 claims, ")
+            self.assertEqual(len(pool.splitlines()), 2, pool)
 
     def test_a_silent_node_is_known_to_be(self):
         self.serve_a_silent_node()

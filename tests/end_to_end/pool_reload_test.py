@@ -322,17 +322,17 @@ class Reload(unittest.TestCase):
                 with_server.stop(self.server)
 
     def test_settings_that_may_change_do_and_others_wait_for_a_restart(self):
-        path = pathlib.Path(self.folder) / "server.conf"
-        path.write_text('linger-ms = 0\n')
+        (path := pathlib.Path(self.folder) / "server.conf").write_text('linger-ms = 0\n')
         self.serve("--config", str(path))
         program = self.running()
-        path.write_text('linger-ms = 0\nhttp = "127.0.0.1:0"\nworker-address = "192.0.2.1"\n')
+        path.write_text('linger-ms = 0\nhttp = "127.0.0.1:0"\nworker-address = "192.0.2.1"\nname = "another"\n')
         self.reload()
-        self.assertIn("watch it at http://127.0.0.1:", self.log())
-        self.assertIn("the setting worker-address has changed", self.log())
+        for told in ("watch it at http://127.0.0.1:", "setting worker-address has changed", "setting node has changed"):
+            self.assertIn(told, self.log())
         path.write_text('no-such-setting = 1\n')
         self.assertIn("goes on", self.reload(expect=1))
         self.ends_well(program)
+        self.ends_well(self.running())  # the pool knows the node by the name that it had, which the GPU is under
 
     # ---- what goes wrong
 

@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import framed_page  # noqa: E402
 import ports  # noqa: E402
 import processes  # noqa: E402
 import with_server  # noqa: E402
@@ -237,6 +238,26 @@ class PoolWatch(unittest.TestCase):
             self.assertIn(wanted, text)
         self.assertRegex(page, r'role="img" aria-label="In the last day GPUs were held')
         self.assertNotIn("http://", page.replace(self.http, "").replace("http://www.w3.org/2000/svg", ""))  # nothing from outside
+
+    @unittest.skipUnless(shutil.which("chromium"), "chromium is not there")
+    def test_the_page_follows_what_begins_while_it_is_open_and_fits_a_phone(self):
+        name, first = "rack" + 60 * "7", []  # as long as one may be
+        self.serve("--name", name)
+
+        def before(path, times):
+            if path == "/api/now" and times == 0:
+                first.append(self.now())
+            elif path == "/api/now" and times == 1:  # it has shown a first picture
+                self.program(busy=1, idle=600).stdout.readline()
+                self.until(lambda: any(gpu["state"] == "claimed" for gpu in self.now()["gpus"]))
+        page = framed_page.show(self.http, 360, self.folder, before)
+        self.assertEqual([len(now["claims"]) for now in first], [0])
+        text = re.sub(r"<[^>]*>", " ", page.html.split("<main>")[1].split("<script>")[0])
+        self.assertRegex(text, r"h100 #0\s+claimed\s+machine local")
+        for wanted in ("live, ", name):
+            self.assertIn(wanted, text)
+        self.assertEqual(page.inner, 360)
+        self.assertLessEqual(page.scroll, page.inner)
 
     def test_status_and_top_show_who_holds_what(self):
         self.serve(emulate="h100")

@@ -1,5 +1,5 @@
-// The accounts of a pool of several nodes, through handles as two servers have them. What the rules are is tested on the
-// database itself (store_test.cpp), which is the same.
+// The accounts of a pool of several nodes, through handles as two servers have them: how they are kept in etcd and heard of.
+// What the rules are: store_test.cpp, over both stores.
 #include <atomic>
 
 #include "gpu_server/pool/directory_backend.hpp"

@@ -1,4 +1,5 @@
-// The store of keys, through two handles as `serve` and `enroll` have them.
+// One suite over both stores of who may use the pool, and what: a SQLite file, and a real etcd; through two handles as `serve`
+// and `enroll` have them. What is etcd's alone: etcd_store_test.cpp.
 #include "gpu_server/pool/store.hpp"
 
 #include <sqlite3.h>
@@ -6,32 +7,50 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <thread>
+
 #include "gpu_server/pool/sqlite.hpp"
-#include "tests/support/catch.hpp"
+#include "tests/gpu_server/pool/directory_world.hpp"
 
 using namespace tnr::server;
+using tnr::server::test::kinds;
 
+namespace {
+
+// Each test has its own.
 struct TempStore {
-    TempStore() {
+    explicit TempStore(const std::string& kind) {
+        if (kind == "etcd") etcd = std::make_unique<OwnEtcd>();
         std::string name = (std::filesystem::temp_directory_path() / "tnr-store-XXXXXX").string();
         folder = mkdtemp(name.data());
         store = open();
     }
     ~TempStore() { std::filesystem::remove_all(folder); }
     std::unique_ptr<Store> open() const {
-        auto opened = open_sqlite_store(folder + "/pool.db");
+        auto opened = etcd ? open_etcd_store(etcd->address()) : open_sqlite_store(folder + "/pool.db");
         REQUIRE(opened);
         return std::move(*opened);
     }
+    // What was done through another handle: at once in a file; etcd's others hear of it.
+    bool hears(const std::function<bool()>& done) const {
+        for (int i = 0; etcd && i < 500 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return done();
+    }
     std::string folder;
+    std::unique_ptr<OwnEtcd> etcd;
     std::unique_ptr<Store> store;
 };
 
+}  // namespace
+
 TEST_CASE("a key is known from the moment another process enrolled it", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     CHECK_FALSE(*temp.store->find_key("K1"));
     REQUIRE(temp.open()->add_account("alice", "K1", false));
+    REQUIRE(temp.hears([&] { return temp.store->find_key("K1")->has_value(); }));
     auto owner = *temp.store->find_key("K1");
     REQUIRE(owner);
     CHECK(owner->role == Owner::Role::account);
@@ -39,7 +58,7 @@ TEST_CASE("a key is known from the moment another process enrolled it", "[pool]"
 }
 
 TEST_CASE("a change that another process keeps from beginning is not made later, in parts", "[pool]") {
-    TempStore temp;
+    TempStore temp("SQLite");
     REQUIRE(temp.store->add_account("alice", "K1", false));
     sqlite3* other = nullptr;
     REQUIRE(sqlite3_open((temp.folder + "/pool.db").c_str(), &other) == SQLITE_OK);
@@ -56,7 +75,9 @@ TEST_CASE("a change that another process keeps from beginning is not made later,
 }
 
 TEST_CASE("an account's new key takes the place of its old one and of all that this one enrolled", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
     REQUIRE(store.add_account("bob", "B1", false));
@@ -73,7 +94,9 @@ TEST_CASE("an account's new key takes the place of its old one and of all that t
 }
 
 TEST_CASE("an account has only so many machines", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
     REQUIRE(store.add_account("bob", "B1", false));
@@ -89,7 +112,9 @@ TEST_CASE("an account has only so many machines", "[pool]") {
 }
 
 TEST_CASE("names and keys have one owner each", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
     REQUIRE(store.add_account("bob", "B1", false));
@@ -114,7 +139,9 @@ TEST_CASE("names and keys have one owner each", "[pool]") {
 }
 
 TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A", false));
     REQUIRE(store.put_machine("alice", "trainer", "M1"));
@@ -130,13 +157,15 @@ TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
 }
 
 TEST_CASE("a file that is no database is an error", "[pool]") {
-    TempStore temp;
+    TempStore temp("sqlite");
     CHECK_FALSE(open_sqlite_store(temp.folder));
     CHECK_FALSE(open_sqlite_store(temp.folder + "/not/there"));
 }
 
 TEST_CASE("a token is worth an account's key, once and for a while", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     constexpr int64_t issued = 1'000'000, expires = 2'000'000;
     REQUIRE(store.add_token({"T1", "alice", issued, expires}, false));
@@ -190,7 +219,9 @@ TEST_CASE("a token is worth an account's key, once and for a while", "[pool]") {
 }
 
 TEST_CASE("two who redeem one token at the same time do not both get in", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     for (int round = 0; round < 50; ++round) {
         auto token = "T" + std::to_string(round), name = "user" + std::to_string(round);
         REQUIRE(temp.store->add_token({token, name, 1, 1000}, false));
@@ -207,7 +238,9 @@ TEST_CASE("two who redeem one token at the same time do not both get in", "[pool
 }
 
 TEST_CASE("what a user may do is kept with the account, and goes with it", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     REQUIRE(store.add_account("alice", "A1", false));
     REQUIRE(store.put_machine("alice", "trainer", "M1"));
@@ -230,7 +263,7 @@ TEST_CASE("what a user may do is kept with the account, and goes with it", "[poo
 }
 
 TEST_CASE("a store of an earlier version is brought up to date, and loses nothing", "[pool]") {
-    TempStore temp;
+    TempStore temp("sqlite");
     auto path = temp.folder + "/old.db";
     {
         sqlite3* database = nullptr;
@@ -259,7 +292,9 @@ TEST_CASE("a store of an earlier version is brought up to date, and loses nothin
 }
 
 TEST_CASE("a price holds from when it was set to when the next one was", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     auto price = [&](int64_t at) {
         auto found = *store.price_at("h100", at);
@@ -283,7 +318,9 @@ TEST_CASE("a price holds from when it was set to when the next one was", "[pool]
 }
 
 TEST_CASE("a price of a clock that was ahead keeps no later one from holding", "[pool]") {
-    TempStore temp;
+    const std::string kind = GENERATE(from_range(kinds()));
+    CAPTURE(kind);
+    TempStore temp(kind);
     auto& store = *temp.store;
     constexpr int64_t now = 1'700'000'000'000, day = 86'400'000;
     auto price = [&](int64_t at) {

@@ -199,10 +199,15 @@ TEST_CASE("commands about keys say when they make no sense", "[server]") {
         CHECK(access((folder.path + "/typo").c_str(), F_OK) != 0);
     }
     Server plain({"--plain", "--emulate", "h100"});
-    auto output = run_server_command({"user", "add", "alice", "--state", plain.folder->path + "/state"});
-    CHECK(output.code == 2);
-    CHECK(output.out.empty());
-    CHECK(output.err.find("without keys") != std::string::npos);
+    for (auto& command :
+         {std::vector<std::string>{"user", "add", "alice"}, {"rotate-key"}, {"rotate-key", "--drop-old"}}) {
+        auto arguments = command;
+        arguments.insert(arguments.end(), {"--state", plain.folder->path + "/state"});
+        auto output = run_server_command(arguments);
+        CHECK(output.code == 2);
+        CHECK(output.out.empty());
+        CHECK(output.err.find("without keys") != std::string::npos);
+    }
 }
 
 // ---- hostile bytes, on the open pool's socket
