@@ -403,10 +403,11 @@ std::optional<Error> no_command(const CLI::App& app, const CLI::ParseError& prob
     }
     if (problem.get_name() != "RequiredError" || at->get_require_subcommand_min() == 0) return std::nullopt;
     for (const auto* one : at->get_subcommands([](const CLI::App*) { return true; }))
-        if (!one->get_group().empty()) names += (names.empty() ? "" : ", ") + one->get_name();
-    for (const auto& word : app.remaining(true))
-        if (word[0] != '-')
-            return Error{Error::Kind::usage, "`" + path + "` has no command '" + word + "'", "commands: " + names};
+        if (!one->get_group().empty()) names.append(names.empty() ? "" : ", ").append(one->get_name());
+    const auto words = app.remaining(true);
+    const auto word = std::find_if(words.begin(), words.end(), [](auto& one) { return !one.starts_with('-'); });
+    if (word != words.end())
+        return Error{Error::Kind::usage, "`" + path + "` has no command '" + *word + "'", "commands: " + names};
     return Error{Error::Kind::usage, "`" + path + "` needs a command: " + names, "`" + path + " --help` explains them"};
 }
 

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Prints the figures of a pool's nodes, which Grafana has from /metrics (packaging/grafana/tnr-pool.json), and what users had.
 
-    pool_figures.py URL...    URL: of each node's page, http://127.0.0.1:14905
+    pool_figures.py [--began-anew] URL...    URL: of each node's page, http://127.0.0.1:14905
+
+With --began-anew a node has been started again within the last day. It counts from there, and the day from before.
 """
 import json
 import sys
 import time
 import urllib.request
 
-# A node reads its ledger every 15 s and asks the others for theirs as often; one that was slow is left alone for ten.
-DAY_LIMIT_S = 60
+# A node reads its ledger every 15 s and asks the others for theirs as often, who then read it for the next time.
+ALL_TOLD_S = 35
+DAY_LIMIT_S = 60  # one that was slow is left alone for ten
 
 
 def ask(url, path):
@@ -21,21 +24,22 @@ def ms(histogram):
     return "-" if histogram["mean_s"] is None else f"{histogram['mean_s'] * 1000:.1f} ms"
 
 
-def has_all(day, nodes):
-    """Whether the last day is of all that these count. It may be of more: a node that began anew counts from there."""
-    counted = sum(now["totals"]["claim_s"]["count"] for now in nodes)
-    return not day["silent"] and sum(user["claims"] for user in day["users"]) >= counted
+def has_all(day, nodes, waited_s, began_anew):
+    """Whether the last day is of all that these count; where that cannot be compared, whether they have had time to tell."""
+    counted, told = sum(now["totals"]["claim_s"]["count"] for now in nodes), sum(user["claims"] for user in day["users"])
+    return not day["silent"] and (told >= counted and waited_s > ALL_TOLD_S if began_anew else told == counted)
 
 
-def read(urls):
+def read(urls, began_anew):
     """What each node says of itself, the pool's last day, and whether that has come to have it all."""
-    end = time.monotonic() + DAY_LIMIT_S
+    begun = time.monotonic()
     first = [ask(url, "/api/now")["now"] for url in urls]  # up to a second old: of before what ended just now
     while True:
         # /api/now is a node's own, /api/day the whole pool's, whichever node is asked.
         nodes, day = [ask(url, "/api/now") for url in urls], ask(urls[0], "/api/day")
-        whole = has_all(day, nodes) and all(now["now"] != before for now, before in zip(nodes, first))
-        if whole or time.monotonic() > end:
+        waited_s = time.monotonic() - begun
+        whole = has_all(day, nodes, waited_s, began_anew) and all(now["now"] != old for now, old in zip(nodes, first))
+        if whole or waited_s > DAY_LIMIT_S:
             return nodes, day, whole
         time.sleep(0.2)
 
@@ -62,14 +66,16 @@ def show(title, lines):
         print(f"  {name:<18}{value}")
 
 
-def main(urls):
-    nodes, day, whole = read(urls)
+def main(urls, began_anew):
+    nodes, day, whole = read(urls, began_anew)
     for url, now in zip(urls, nodes):
         show(f"{now['nodes'][0]['name']}, {url}", node_lines(now))
     show("the pool", day_lines(day, whole))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    began_anew = sys.argv[1:2] == ["--began-anew"]
+    urls = sys.argv[1 + began_anew:]
+    if not urls:
         sys.exit(__doc__)
-    main(sys.argv[1:])
+    main(urls, began_anew)

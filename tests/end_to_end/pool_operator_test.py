@@ -129,18 +129,19 @@ class PoolOperator(unittest.TestCase):
         alice, bob = self.pool.user("alice"), self.pool.user("bob")
         for user, gpu in ((alice, "h100"), (alice, "t4"), (bob, "t4")):
             self.assertEqual(self.program(user, gpu, 0).wait(timeout=LIMIT_S), 0)
-        # Told what is there, whenever it is asked: a node that began anew counts less than the day has.
         for began_anew in (False, True):
-            if began_anew:
+            if began_anew:  # it counts one of alice's, and the day of before has three more
                 self.pool.stop("d")
                 self.pool.serve("d", "t4", "--http", "127.0.0.1:0")
+                self.assertEqual(self.program(alice, "t4", 0).wait(timeout=LIMIT_S), 0)
             urls = [re.findall(r"watch it at (\S+)", self.pool.log(node))[-1] for node in "ad"]
-            said = subprocess.run([sys.executable, FIGURES, *urls], check=True, text=True, capture_output=True).stdout
+            said = subprocess.run([sys.executable, FIGURES, *["--began-anew"] * began_anew, *urls], check=True, text=True,
+                                  capture_output=True).stdout
             nodes, pool = said.split("\nthe pool\n")
             self.assertRegex(nodes, r"(?m)^a, http\S+\n  GPUs free +\d of 1\n  claims, programs +1, ")
-            self.assertRegex(nodes, rf"(?m)^d, http\S+\n  GPUs free +\d of 1\n  claims, programs +{0 if began_anew else 2}, ")
+            self.assertRegex(nodes, rf"(?m)^d, http\S+\n  GPUs free +\d of 1\n  claims, programs +{1 if began_anew else 2}, ")
             self.assertNotIn("user ", nodes)
-            self.assertRegex(pool, r"(?m)^  user alice +2 claims, ")
+            self.assertRegex(pool, rf"(?m)^  user alice +{2 + began_anew} claims, ")
             self.assertRegex(pool, r"(?m)^  user bob +1 claims, ")
             self.assertEqual(len(pool.splitlines()), 2, pool)
 
