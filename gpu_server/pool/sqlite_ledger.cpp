@@ -46,9 +46,9 @@ constexpr const char* to_version_2 = R"(
     PRAGMA user_version = 2;
 )";
 
-// A claim's line is written on the supervisor's one thread, for which everybody waits. What is refused is noted a second later;
-// a claim that begins meanwhile is refused, too, and says why.
-constexpr int ledger_busy_timeout_ms = 200;
+// A claim's line is written on the supervisor's one thread, for which everybody waits. What is refused here is noted a second
+// later; a claim that could not begin would be refused, so that waits as everybody does (busy_timeout_ms).
+constexpr int note_busy_timeout_ms = 200;
 
 constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
@@ -110,6 +110,7 @@ public:
     Result<int64_t> begin(const ClaimRecord& claim) override {
         LockGuard lock(mutex_);
         if (auto there = check_is_there(database_.get(), written_last_); !there) return there.error();
+        sqlite3_busy_timeout(database_.get(), busy_timeout_ms);
         auto begun = Statement(database_.get(),
                                "INSERT INTO claims (account, machine, gpu, devices, node, began_ms, until_ms) "
                                "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -123,6 +124,7 @@ public:
     Result<> note(const std::vector<ClaimNews>& news) override {
         LockGuard lock(mutex_);
         if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
+        sqlite3_busy_timeout(database_.get(), note_busy_timeout_ms);
         Transaction together(database_.get());
         if (auto begun = together.begun(); !begun) return begun.error();
         for (const auto& each : news)
@@ -133,6 +135,7 @@ public:
     Result<> note_wiped(int64_t id, const WipeRecord& wipe) override {
         LockGuard lock(mutex_);
         if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
+        sqlite3_busy_timeout(database_.get(), note_busy_timeout_ms);
         return Statement(database_.get(),
                          "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ?, "
                          "wipe_checked_bytes = wipe_checked_bytes + ?, wipe_ms = wipe_ms + ? WHERE id = ?",
@@ -222,7 +225,6 @@ Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path) {
     auto opened = open_database(path, ledger_schema);
     if (!opened) return opened.error();
     if (auto current = bring_up_to_date(opened->get(), path); !current) return current.error();
-    sqlite3_busy_timeout(opened->get(), ledger_busy_timeout_ms);
     auto syncing = open_database(path, ledger_schema);
     if (!syncing) return syncing.error();
     return std::unique_ptr<Ledger>(

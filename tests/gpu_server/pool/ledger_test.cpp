@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "gpu_server/pool/sqlite.hpp"
 #include "power_cut.hpp"
@@ -60,7 +61,13 @@ TEST_CASE("a file that another process keeps locked keeps nobody waiting for lon
         shortest = std::min(shortest, Clock::now() - began);
     }
     CHECK(shortest < std::chrono::milliseconds(busy_timeout_ms));
-    REQUIRE(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr) == SQLITE_OK);
+    std::thread lets_go([other] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(busy_timeout_ms / 4));
+        sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr);
+    });
+    const auto begun = ledger->begin({0, "alice", "", "h100", "GPU-1", "node", 2000});  // which nobody tries again
+    lets_go.join();
+    CHECK(begun);
     CHECK(ledger->note({{1, {}, "released"}}));
 }
 
