@@ -5,8 +5,10 @@
 #include "cli/ssh/forward.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -47,14 +49,18 @@ std::vector<std::string> parts_of(const std::string& text) {
     return parts;
 }
 
-// Local sockets connect at once or not at all.
-UniqueFd connect_agent(const std::string& path) {
-    UniqueFd socket = make_socket(AF_UNIX, SOCK_STREAM, Waits::no);
+// How long an agent may take that has more connections to accept than its socket holds (ssh-agent's 128).
+constexpr timeval agent_accepts_within{3, 0};
+
+UniqueFd connect_agent(const std::string& path, Waits waits) {
+    UniqueFd socket = make_socket(AF_UNIX, SOCK_STREAM, waits);
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &agent_accepts_within, sizeof agent_accepts_within);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) return {};
     std::memcpy(address.sun_path, path.c_str(), path.size());
     if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return {};
+    ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
     return socket;
 }
 
@@ -117,7 +123,7 @@ Result<Forward> Forwards::listen(const Forward& forward) {
 }
 
 Result<> Forwards::let_agent(const std::string& path) {
-    if (!connect_agent(path))
+    if (!connect_agent(path, Waits::yes))
         return Error{Error::Kind::usage, "no SSH agent answers at " + path,
                      "start one: `eval $(ssh-agent) && ssh-add`; or leave out -A"};
     agent_ = path;
@@ -278,7 +284,8 @@ void Forwards::accept(Listener& listener) {
 
 // Called in the middle of a call of libssh2's: nothing is done with the channel but to write it down.
 void Forwards::accept_agent(LIBSSH2_CHANNEL* channel) {
-    UniqueFd agent = full() ? UniqueFd{} : connect_agent(agent_);
+    UniqueFd agent = full() ? UniqueFd{} : connect_agent(agent_, agent_is_late_ ? Waits::no : Waits::yes);
+    if (!full()) agent_is_late_ = !agent;
     const auto state = agent ? Connection::State::open : Connection::State::closing;
     connections_.push_back({nullptr, std::move(agent), state, channel});
 }

@@ -87,6 +87,7 @@ private:
     std::function<void(const std::string&)> tell_;
     Client* client_ = nullptr;
     std::string agent_ = {};         // its socket; empty: none is let there
+    bool agent_is_late_ = false;     // what it is waited for holds all up: no more once it was in vain
     std::list<Listener> listeners_;  // lists: connections point to them
     std::list<Connection> connections_;
 };

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
@@ -37,6 +38,12 @@ public:
     }
     ~Agent() { end(); }
     std::string socket() const { return folder_ / "agent"; }
+    // It accepts nothing while it stands, and what its socket does not hold has to wait.
+    void stand_for(std::chrono::milliseconds time) const {
+        ::kill(child_, SIGSTOP);
+        std::this_thread::sleep_for(time);
+        ::kill(child_, SIGCONT);
+    }
     void end() {
         if (child_ <= 0) return;
         ::kill(child_, SIGKILL);
@@ -78,6 +85,25 @@ TEST_CASE("programs on a machine ask the agent of this computer", "[ssh][agent]"
                    "s.connect(os.environ[\\\"SSH_AUTH_SOCK\\\"]); input()\" 2>/dev/null & for i in 1 2 3; do " +
                        sign + " & done; wait'") ==
           "-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n");
+    // More at once than the agent has room for, which is busy, and comes back to them.
+    {
+        std::atomic<bool> over = false;
+        std::thread busy([&] {
+            while (!over) {
+                agent.stand_for(300ms);
+                std::this_thread::sleep_for(50ms);
+            }
+        });
+        auto answered = said_by(
+            sshd, forwards,
+            "exec python3 -c \"import os,socket\nall = []\nfor i in range(200):\n s = socket.socket(socket.AF_UNIX)\n"
+            " s.connect(os.environ['SSH_AUTH_SOCK'])\n all.append(s)\n"
+            "def asks(s):\n s.send(b'\\0\\0\\0\\1\\13')\n return len(s.recv(1))\n"
+            "print(sum(map(asks, all)))\"");
+        over = true;
+        busy.join();
+        CHECK(*answered == "200\n");
+    }
     // More than are carried at a time, of which each is answered in its turn or refused, and none for ever.
     CHECK(*said_by(sshd, forwards, "for i in $(seq 300); do ssh-add -l >/dev/null; done; echo $?") == "0\n");
     CHECK(*said_by(
