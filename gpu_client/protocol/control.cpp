@@ -231,12 +231,12 @@ private:
     Error unreachable(milliseconds timeout) const {
         return {Error::Kind::network,
                 "no answer from the pool at " + endpoint_ + " within " + std::to_string(timeout.count()) + " ms",
-                "check that tnr-gpu-server runs there, that the port is open, and that the key for it that this "
-                "computer has is enrolled"};
+                "check that tnr-gpu-server runs there, that the port is open, and that the key that this "
+                "computer has for it is enrolled"};
     }
     Error refused() const {
         return {
-            Error::Kind::auth, "the pool at " + endpoint_ + " does not let in the key for it that this computer has",
+            Error::Kind::auth, "the pool at " + endpoint_ + " does not let in the key that this computer has for it",
             "it may have been removed, or replaced by a newer one: sign in again with a new token, `tnr login pool`; "
             "the pool's operator sees why in its audit log"};
     }

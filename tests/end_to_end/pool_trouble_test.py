@@ -101,7 +101,7 @@ class PoolTrouble(unittest.TestCase):
             address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
             said = self.has_no_gpu(TNR_POOL=address, TNR_GPU="h100")
         self.assertIn(f"no answer from the pool at {address}", said)
-        self.assertRegex(said, "hint: .*tnr-gpu-server runs.*port is open.*key is enrolled")
+        self.assertRegex(said, "hint: .*tnr-gpu-server runs.*port is open.*the key that this computer has for it is enrolled")
 
     def test_a_pool_that_never_answers_is_no_hang(self):
         with socket.create_server(("127.0.0.1", 0)) as deaf:
@@ -117,7 +117,7 @@ class PoolTrouble(unittest.TestCase):
 
     def test_a_machine_whose_key_the_pool_does_not_know_is_told_to_check_that(self):
         said = self.has_no_gpu(TNR_POOL=self.locked_address, TNR_GPU="h100")
-        self.assertRegex(said, "hint: .*the key for it that this computer has is enrolled")
+        self.assertRegex(said, "hint: .*the key that this computer has for it is enrolled")
 
     def test_a_machine_without_configuration_is_told_how_to_get_one(self):
         if os.path.exists("/etc/tnr/gpu.json"):

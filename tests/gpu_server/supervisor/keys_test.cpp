@@ -75,7 +75,7 @@ TEST_CASE("a stranger gets nothing: no answer, and the handler never hears of it
         auto answer = stranger->request({{"op", "hello"}}, std::chrono::milliseconds(500));
         REQUIRE(!answer);
         CHECK(answer.error().kind == Error::Kind::auth);
-        CHECK(answer.error().what.find("does not let in the key for it that this computer has") != std::string::npos);
+        CHECK(answer.error().what.find("does not let in the key that this computer has for it") != std::string::npos);
         CHECK(server.wait_for_log("refused a connection from 127.0.0.1: unknown key"));
     }
     SECTION("without encryption") {
