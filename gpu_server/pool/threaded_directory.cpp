@@ -310,6 +310,7 @@ private:
             auto tell = telling();
             added = backend_->add(job.claim, fence, tell ? &*tell : nullptr, job.none_since);
             if (tell && !(added && added->fence)) not_told({.free = true});
+            if (added && added->gone && fence_ != fence) continue;  // registered anew meanwhile
             if (added && added->gone) return refuse_unregistered(job, fence);
             if (added) break;
             // Also where it is refused: what is free here is held there, and by nobody else.
@@ -329,11 +330,11 @@ private:
 
     // The store says so before the keeper hears of it. Who is refused finds that this node is out of touch.
     void refuse_unregistered(DirectoryJob& job, int64_t fence) {
-        note_removal({.all = true, .entries = {}, .as_of = fence + 1});
         tell_owner([this, fence, done = std::move(job.done)] {
             if (standing_.fence == fence) standing_.joined = false;
             done(not_registered());
         });
+        note_removal({.all = true, .entries = {}, .as_of = fence + 1});
     }
 
     // What it refuses together with what is free now it may do alone: a full store takes nothing in.

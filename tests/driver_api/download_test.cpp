@@ -247,8 +247,8 @@ TEST_CASE("short copies to the program that stand in a stream are more than what
     CHECK(std::vector<int>(words, words + count) == expected);
 }
 
-TEST_CASE("long copies to the program in eighty streams at once all arrive", "[download]") {
-    constexpr size_t streams = 80, each = size_t{4} << 20;
+TEST_CASE("long copies to the program in forty streams at once all arrive", "[download]") {
+    constexpr size_t streams = 40, each = size_t{3} << 20;
     Deadline deadline(120);
     Gpu gpu;
     Memory source(each);

@@ -251,7 +251,9 @@ class Soak:
         self.goes_on.clear()
         nodes.wait_until(lambda: not self.running, PROGRAM_LIMIT_S + 30)
         def quiet(node):
-            return len(processes.children(self.pool.servers[node].pid)) == GPUS_EACH and \
+            children = processes.children(self.pool.servers[node].pid)
+            time.sleep(0.5)  # a wipe is a child, too, but not for long
+            return len(children) == GPUS_EACH and children == processes.children(self.pool.servers[node].pid) and \
                 self.pool.node(node) == {"state": "ready", "gpus": f"h100 {GPUS_EACH}/{GPUS_EACH}", "claims": "0"}
         for node in NODES:
             try:
