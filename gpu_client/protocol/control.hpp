@@ -93,9 +93,8 @@ public:
     virtual ~Client() = default;
 
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
-    // reached at all is given up after default_timeout, however long `timeout` is; one that refuses our key, which may be
-    // so new that it has not heard of it, after 3 s: that is Kind auth. If the connection breaks, the request is repeated
-    // over a new one. One thread at a time.
+    // reached at all is given up after default_timeout, however long `timeout` is; one that refuses our key, which it may
+    // not have heard of yet, after 3 s (Kind auth). If the connection breaks, the request is repeated. One thread at a time.
     //
     // Where another node of the pool is the one to ask, that is asked, and so are later requests, until it does not answer:
     // then the first one is asked again.
