@@ -49,9 +49,14 @@ class World:
         address = with_server.address_of(self.server)
         assert address, "the server did not start"
         self.port = int(address.rsplit(":", 1)[1])
-        control = proxies.Proxy((OUTSIDE, self.port), (INSIDE, self.port))
-        self.proxies = [proxies.Proxy((OUTSIDE, port), (INSIDE, port)) for port in range(first, first + WORKERS)]
-        self.all = [control, *self.proxies]
+        self.all = []
+        try:
+            for port in (self.port, *range(first, first + WORKERS)):
+                self.all.append(proxies.Proxy((OUTSIDE, port), (INSIDE, port)))
+        except OSError:  # another's proxy has that port there
+            self.__exit__(None)
+            return self.__enter__()
+        self.proxies = self.all[1:]
         return self
 
     def __exit__(self, kind, *_):
