@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include "api_client/base/text.hpp"
+
 namespace tnr {
 namespace {
 

@@ -37,8 +37,4 @@ Price free_of_charge() {
     return price;
 }
 
-std::string counted(size_t count, const std::string& word) {
-    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
-}
-
 }  // namespace tnr

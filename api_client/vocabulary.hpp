@@ -99,7 +99,4 @@ struct Costs {
     std::string source = {}, date = {};
 };
 
-// "1 file", "2 files".
-std::string counted(size_t count, const std::string& word);
-
 }  // namespace tnr

@@ -15,6 +15,7 @@
 #include "api_client/base/descriptors.hpp"
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "api_client/vocabulary.hpp"
 #include "cli/pool.hpp"
 #include "cli/ui/text.hpp"

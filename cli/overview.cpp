@@ -172,7 +172,7 @@ std::vector<PoolView> pool_views(Session& session, std::vector<AskedPool> all, s
     std::vector<AskedLogin> logins;
     std::vector<PoolView> views;
     for (auto& asked : all) {
-        PoolView view{asked.login.login.address};
+        PoolView view{{asked.login.login.address}};
         if (!asked.types) view.error = asked.types.error();
         if (asked.types) view.types = *asked.types;
         if (asked.claims) view.claims = *asked.claims;  // a pool that does not tell us is no trouble

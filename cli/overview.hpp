@@ -2,13 +2,13 @@
 // A cloud or a pool that does not answer hides none of the others; it becomes a trouble with its name.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/json_out.hpp"
 #include "cli/money/costs.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/session.hpp"
 
 namespace tnr::cli {
@@ -20,15 +20,10 @@ struct MachineView {
     MachineFacts facts = {};
 };
 
-struct PoolView {
-    std::string address;
+struct PoolView : PoolAddresses {
     std::optional<Error> error = {};  // why it tells nothing
     std::vector<GpuType> types = {};
-    std::vector<GpuClaim> claims = {};   // of our own machines; none where the pool does not tell
-    std::vector<std::string> also = {};  // further addresses of ours at which it is the same pool
-    bool is_at(const std::string& where) const {
-        return where == address || std::find(also.begin(), also.end(), where) != also.end();
-    }
+    std::vector<GpuClaim> claims = {};  // of our own machines; none where the pool does not tell
 };
 
 struct Overview {

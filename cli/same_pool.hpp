@@ -2,6 +2,7 @@
 // for all of it. Logins with one account's key whose servers tell the same identity are one pool.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,15 @@
 namespace tnr::cli {
 
 struct Session;
+
+// Where one pool is: as we ask it, and the further addresses of ours at which it is the same one.
+struct PoolAddresses {
+    std::string address;
+    std::vector<std::string> also = {};
+    bool is_at(const std::string& where) const {
+        return where == address || std::find(also.begin(), also.end(), where) != also.end();
+    }
+};
 
 // A login, and what its pool answers; those of several may be asked side by side.
 struct AskedLogin {
@@ -41,7 +51,7 @@ std::vector<AskedLogin> open_logins(Session& session, const std::vector<PoolLogi
 // noted for the next time.
 std::vector<size_t> ones_for_their_pools(Session& session, const std::vector<AskedLogin>& asked);
 
-// Of answers, one a login, those that count; each with the addresses of the others in its `also`.
+// Of answers, each with the PoolAddresses of one login, those that count; the addresses of the others are in its `also`.
 template <class Answer>
 std::vector<Answer> one_of_each_pool(Session& session, const std::vector<AskedLogin>& asked,
                                      std::vector<Answer> answers) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "api_client/base/text.hpp"
 #include "cli/side_by_side.hpp"
 
 namespace tnr::cli {

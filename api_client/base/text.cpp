@@ -48,4 +48,8 @@ std::string harmless(std::string_view foreign) {
     return text;
 }
 
+std::string counted(uint64_t count, const std::string& word) {
+    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
 }  // namespace tnr

@@ -1,6 +1,7 @@
-// Text that somebody else wrote.
+// Text that somebody else wrote, and words for numbers.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,5 +21,8 @@ inline std::string_view whole_characters(std::string_view text, size_t bytes_max
 // Text that came from elsewhere, fit for a line that people read: what controls a terminal, turns the direction of writing or
 // is no UTF-8 becomes '?'.
 std::string harmless(std::string_view foreign);
+
+// "1 file", "2 files".
+std::string counted(uint64_t count, const std::string& word);
 
 }  // namespace tnr

@@ -3,6 +3,7 @@
 // in a project, so an order that got lost cannot make two.
 #include <algorithm>
 
+#include "api_client/base/text.hpp"
 #include "api_client/http/json_api.hpp"
 #include "api_client/offers.hpp"
 #include "api_client/tool_files.hpp"

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "api_client/base/machine_name.hpp"
+#include "api_client/base/text.hpp"
 #include "api_client/http/json_api.hpp"
 #include "api_client/offers.hpp"
 #include "api_client/tool_files.hpp"

@@ -11,6 +11,7 @@
 #include "api_client/base/descriptors.hpp"
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "api_client/providers/local/kvm_probe.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/config.hpp"

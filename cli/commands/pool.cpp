@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/live.hpp"

@@ -4,6 +4,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "api_client/offers.hpp"
 #include "cli/ask.hpp"
 #include "cli/budget_stop.hpp"

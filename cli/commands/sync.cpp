@@ -8,6 +8,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/commands/sync_progress.hpp"

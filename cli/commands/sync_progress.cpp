@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api_client/base/text.hpp"
 #include "api_client/vocabulary.hpp"
 #include "cli/ui/progress.hpp"
 #include "cli/ui/text.hpp"

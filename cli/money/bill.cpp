@@ -99,9 +99,8 @@ namespace {
 
 void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger& ledger, int64_t until,
               const std::map<std::string, std::map<std::string, std::string>>& tags) {
-    PoolBill pool{ledger.address, {}};
+    PoolBill pool{ledger, {}};
     pool.silent = ledger.books->silent;
-    pool.also = ledger.also;
     std::set<const GpuUse*> uses;
     for (const auto& whole : gpu_spans_of(ledger.address, *ledger.books, bill.since, until)) {
         bill.total.add(whole);

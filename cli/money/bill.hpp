@@ -16,14 +16,12 @@ struct BillLine {
     std::string name;
     Cost cost;
 };
-struct PoolBill {
-    std::string address;
+struct PoolBill : PoolAddresses {
     Cost cost;
     size_t claims = 0;
     // Of those claims, all their life.
     int64_t bytes_up = 0, bytes_down = 0, busy_ms = 0, wiped_bytes = 0, wipe_checked_bytes = 0;
     std::vector<std::string> silent = {};  // nodes whose part is missing
-    std::vector<std::string> also = {};    // PoolLedger::also
 };
 struct Bill {
     int64_t since = 0, until = 0;

@@ -12,10 +12,10 @@ namespace tnr::cli {
 
 std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone) {
     auto logins = session.logins().all();
-    if (!logins) return {{"pool.json", logins.error()}};
+    if (!logins) return {{{"pool.json"}, logins.error()}};
     auto asked = open_logins(session, *logins);
     std::vector<PoolLedger> ledgers;
-    for (const auto& login : *logins) ledgers.push_back({login.address});
+    for (const auto& login : *logins) ledgers.push_back({{login.address}});
     std::vector<std::function<void()>> questions;
     for (size_t i = 0; i < asked.size(); ++i)
         questions.emplace_back(
@@ -26,10 +26,10 @@ std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool e
 
 PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since) {
     auto login = session.logins().find(address);
-    if (!login) return {address, login.error()};
+    if (!login) return {{address}, login.error()};
     auto pool = session.pool(*login);
-    if (!pool) return {address, pool.error()};
-    return {address, (*pool)->books(since, false)};
+    if (!pool) return {{address}, pool.error()};
+    return {{address}, (*pool)->books(since, false)};
 }
 
 std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until) {

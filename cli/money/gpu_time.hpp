@@ -1,25 +1,19 @@
 // GPU time of the pools: each claim in a pool's ledger, at the price as it was then.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/pool.hpp"
+#include "cli/same_pool.hpp"
 
 namespace tnr::cli {
 
 struct Session;
 
-struct PoolLedger {
-    std::string address;
+struct PoolLedger : PoolAddresses {
     Result<PoolBooks> books = PoolBooks{};
-    std::vector<std::string> also = {};  // further addresses of ours at which it is the same pool
-    bool is_at(const std::string& where) const {
-        return where == address || std::find(also.begin(), also.end(), where) != also.end();
-    }
     bool whole() const { return books && books->silent.empty(); }  // else GPU time is missing
 };
 // Those of all pools that one is signed in to, each once (same_pool.hpp), asked side by side: what was in use after `since` (seconds since 1970), of

@@ -46,8 +46,9 @@ constexpr const char* to_version_2 = R"(
     PRAGMA user_version = 2;
 )";
 
-// A claim's line is written on the supervisor's one thread, for which everybody waits. What is refused here is noted a second
-// later; a claim that could not begin would be refused, so that waits as everybody does (busy_timeout_ms).
+// How long somebody else's lock is waited for. A claim's line is written on the supervisor's one thread, for which everybody
+// waits. What is refused here is noted a second later; a claim that could not begin would be refused, so that waits as
+// everybody does (busy_timeout_ms).
 constexpr int note_busy_timeout_ms = 200;
 
 constexpr const char* claim_columns =
@@ -109,8 +110,7 @@ public:
 
     Result<int64_t> begin(const ClaimRecord& claim) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get(), written_last_); !there) return there.error();
-        sqlite3_busy_timeout(database_.get(), busy_timeout_ms);
+        if (auto ready = to_change(busy_timeout_ms); !ready) return ready.error();
         auto begun = Statement(database_.get(),
                                "INSERT INTO claims (account, machine, gpu, devices, node, began_ms, until_ms) "
                                "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -123,8 +123,7 @@ public:
 
     Result<> note(const std::vector<ClaimNews>& news) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
-        sqlite3_busy_timeout(database_.get(), note_busy_timeout_ms);
+        if (auto ready = to_change(note_busy_timeout_ms); !ready) return ready;
         Transaction together(database_.get());
         if (auto begun = together.begun(); !begun) return begun.error();
         for (const auto& each : news)
@@ -134,8 +133,7 @@ public:
 
     Result<> note_wiped(int64_t id, const WipeRecord& wipe) override {
         LockGuard lock(mutex_);
-        if (auto there = check_is_there(database_.get(), written_last_); !there) return there;
-        sqlite3_busy_timeout(database_.get(), note_busy_timeout_ms);
+        if (auto ready = to_change(note_busy_timeout_ms); !ready) return ready;
         return Statement(database_.get(),
                          "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ?, "
                          "wipe_checked_bytes = wipe_checked_bytes + ?, wipe_ms = wipe_ms + ? WHERE id = ?",
@@ -183,6 +181,11 @@ public:
     }
 
 private:
+    // Before each change: whether it would be found again, and how long it may wait for somebody else's lock.
+    Result<> to_change(int wait_ms) TNR_REQUIRES(mutex_) {
+        sqlite3_busy_timeout(database_.get(), wait_ms);
+        return check_is_there(database_.get(), written_last_);
+    }
     Result<> note_one(const ClaimNews& news) TNR_REQUIRES(mutex_) {
         auto progress =
             Statement(database_.get(),

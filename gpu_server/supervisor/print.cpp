@@ -20,10 +20,6 @@ void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows) 
         }
 }
 
-std::string counted(uint64_t count, const std::string& word) {
-    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
-}
-
 std::string duration_text(int64_t ms) {
     const int64_t s = ms / 1000;
     if (s < 60) return std::to_string(s) + "s";

@@ -12,8 +12,6 @@ namespace tnr::server {
 // made harmless to a terminal.
 void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows);
 
-// "1 claim", "2 claims".
-std::string counted(uint64_t count, const std::string& word);
 // "59s", "12m3s", "26h5m".
 std::string duration_text(int64_t ms);
 // In the largest unit in which it is whole: "3 bytes", "64 KiB", "1536 MiB".

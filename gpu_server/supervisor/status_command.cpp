@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "api_client/base/text.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"

@@ -3,8 +3,13 @@
 
 #include "tests/support/catch.hpp"
 
+using tnr::counted;
 using tnr::harmless;
 using tnr::server::printable;
+
+TEST_CASE("one of something is not called several", "[pool][log]") {
+    CHECK(counted(0, "claim") + counted(1, "wipe") == "0 claims1 wipe");
+}
 
 TEST_CASE("foreign text controls no terminal, forges no line and is UTF-8", "[pool][log]") {
     CHECK(harmless("train.py --größe 7 猫 🐈") == "train.py --größe 7 猫 🐈");

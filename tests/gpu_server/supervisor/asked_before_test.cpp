@@ -14,20 +14,15 @@ namespace {
 constexpr uint64_t gpu_bytes = uint64_t{1} << 30, claim_bytes_max = gpu_bytes / 4;
 
 // A server with one GPU, in an open pool.
-class Replaced {
+class Replaced : public PaperNode {
 public:
     // Asked for, served, and not connected to.
-    Replaced() {
-        FoundGpu gpu;
-        gpu.type = "h100";
-        gpu.memory_bytes = gpu_bytes;
-        gpus_.add({gpu});
-        wiped_({1 << 20, 0, 0}, "");
-        workers_.ready(*workers_.in(Worker::State::starting));
+    Replaced() : PaperNode(a_quarter_each()) {
+        finds_its_gpu(gpu_bytes);
         asks();
     }
     // The one that goes on with it.
-    explicit Replaced(const Replaced& before) {
+    explicit Replaced(const Replaced& before) : PaperNode(a_quarter_each()) {
         Handover handover;
         before.gpus_.hand_over(handover);
         before.claims_.hand_over(handover);
@@ -46,32 +41,17 @@ public:
                              [this](const Result<nlohmann::json>& answer) { answered += bool(answer); });
     }
     void connects() { workers_.connected(*workers_.in(Worker::State::serving)); }
-    void pass(std::chrono::milliseconds time) {
-        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
-            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
-    }
     // A worker that is told to end, and does not, is killed in the end.
     bool serves() const { return workers_.in(Worker::State::serving) != nullptr; }
     uint64_t memory_for_claims() const { return gpus_.at(0).memory.size(); }
     int answered = 0;
 
 private:
-    EventLoop::Clock::time_point now_{};
-    EventLoop loop_{[this] { return now_; }};
-    PaperLedger ledger_;
-    PuppetWorkers workers_;
-    Wiped wiped_;
-    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
-                   wiped_ = std::move(wiped);
-                   return Ok{};
-               }};
-    Books books_{loop_, ledger_, "node"};
-    Claims claims_{loop_, gpus_, workers_, books_, [] {
-                       ClaimOptions options;
-                       options.plain = true;
-                       options.limits = [](auto&) { return UserLimits{{}, 1, 0, false, claim_bytes_max}; };
-                       return options;
-                   }()};
+    static ClaimOptions a_quarter_each() {
+        auto options = plain();
+        options.limits = [](auto&) { return UserLimits{{}, 1, 0, false, claim_bytes_max}; };
+        return options;
+    }
 };
 
 constexpr auto twice = 2 * asker_connects_over_reload;

@@ -10,14 +10,9 @@ using namespace tnr::server::test;
 namespace {
 
 // One GPU, whose wipes and workers take no time.
-class Counter {
+class Counter : public PaperNode {
 public:
-    Counter() {
-        FoundGpu gpu;
-        gpu.type = "h100";
-        gpus_.add({gpu});
-        takes_its_course();
-    }
+    Counter() : PaperNode(no_linger()) { finds_its_gpu(); }
     void asks(const std::string& user, const std::string& nonce, std::chrono::seconds wait = {}) {
         Caller caller{Caller::Role::machine, user, "machine", "key of " + user};
         claims_.open_session(caller, {"h100", 1, wait}, {1, "p", nonce}, [this, nonce](Result<nlohmann::json> answer) {
@@ -46,35 +41,14 @@ public:
         auto found = answers.find(nonce);
         return found != answers.end() && found->second && found->second->contains("queued");
     }
-    void pass(std::chrono::milliseconds time) {
-        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
-            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
-    }
     std::map<std::string, Result<nlohmann::json>> answers;
 
 private:
-    void takes_its_course() {
-        while (auto* worker = workers_.in(Worker::State::dying)) workers_.exits(*worker, "");
-        if (auto done = std::exchange(wiped_, nullptr)) done({1 << 20, 0, 0}, "");
-        if (auto* worker = workers_.in(Worker::State::starting)) workers_.ready(*worker);
-    }
-    static ClaimOptions plain() {
-        ClaimOptions options;
-        options.plain = true;
+    static ClaimOptions no_linger() {
+        auto options = plain();
         options.linger = std::chrono::milliseconds(0);
         return options;
     }
-    EventLoop::Clock::time_point now_ = EventLoop::Clock::time_point{} + std::chrono::hours(1);
-    EventLoop loop_{[this] { return now_; }};
-    PaperLedger ledger_;
-    PuppetWorkers workers_;
-    Wiped wiped_;
-    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
-                   wiped_ = std::move(wiped);
-                   return Ok{};
-               }};
-    Books books_{loop_, ledger_, "node"};
-    Claims claims_{loop_, gpus_, workers_, books_, plain()};
 };
 
 // As many programs as begin without a pause between them.

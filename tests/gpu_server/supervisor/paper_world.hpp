@@ -184,4 +184,46 @@ public:
     std::string wrong;
 };
 
+// A node with one GPU and all of the above around it. Time stands still unless it is told to pass.
+class PaperNode {
+public:
+    void pass(std::chrono::milliseconds time) {
+        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
+            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
+    }
+
+protected:
+    explicit PaperNode(ClaimOptions options) : claims_(loop_, gpus_, workers_, books_, std::move(options)) {}
+    static ClaimOptions plain() {
+        ClaimOptions options;
+        options.plain = true;
+        return options;
+    }
+    void finds_its_gpu(uint64_t memory_bytes = 0) {
+        FoundGpu gpu;
+        gpu.type = "h100";
+        gpu.memory_bytes = memory_bytes;
+        gpus_.add({gpu});
+        takes_its_course();
+    }
+    // Who is to die is dead, then the GPU is wiped, then the next tenant's worker is there.
+    void takes_its_course() {
+        while (auto* worker = workers_.in(Worker::State::dying)) workers_.exits(*worker, "");
+        if (auto done = std::exchange(wiped_, nullptr)) done({1 << 20, 0, 0}, "");
+        if (auto* worker = workers_.in(Worker::State::starting)) workers_.ready(*worker);
+    }
+
+    EventLoop::Clock::time_point now_ = EventLoop::Clock::time_point{} + std::chrono::hours(1);
+    EventLoop loop_{[this] { return now_; }};
+    PaperLedger ledger_;
+    PuppetWorkers workers_;
+    Wiped wiped_;
+    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
+                   wiped_ = std::move(wiped);
+                   return Ok{};
+               }};
+    Books books_{loop_, ledger_, "node"};
+    Claims claims_;
+};
+
 }  // namespace tnr::server::test

@@ -14,14 +14,10 @@ using namespace tnr::server::test;
 namespace {
 
 // One GPU, which somebody has for good.
-class Crowd {
+class Crowd : public PaperNode {
 public:
-    Crowd() {
-        FoundGpu gpu;
-        gpu.type = "h100";
-        gpus_.add({gpu});
-        wiped_({1 << 20, 0, 0}, "");
-        workers_.ready(*workers_.in(Worker::State::starting));
+    Crowd() : PaperNode(plain()) {
+        finds_its_gpu();
         asks("holder", 0, 0);
     }
     // A machine of the user's waits for the GPU as long as it takes.
@@ -49,35 +45,13 @@ public:
                              [this, user](const Result<nlohmann::json>& answer) { refused[user] += !answer; });
     }
     void holder_crashes() { workers_.exits(*workers_.in(Worker::State::serving), ""); }
-    void gpu_is_wiped() {
-        wiped_({1 << 20, 0, 0}, "");
-        workers_.ready(*workers_.in(Worker::State::starting));
-    }
+    void gpu_is_wiped() { takes_its_course(); }
     std::vector<std::string> holders() const {
         std::vector<std::string> users;
         for (auto& claim : claims_.all()) users.push_back(claim->account);
         return users;
     }
     std::map<std::string, size_t> refused;
-
-private:
-    EventLoop::Clock::time_point now_{};
-    EventLoop loop_{[this] { return now_; }};
-    PaperLedger ledger_;
-    PuppetWorkers workers_;
-    Wiped wiped_;
-    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
-                   wiped_ = std::move(wiped);
-                   return Ok{};
-               }};
-    Books books_{loop_, ledger_, "node"};
-    Claims claims_{loop_, gpus_, workers_, books_, plain()};
-
-    static ClaimOptions plain() {
-        ClaimOptions options;
-        options.plain = true;
-        return options;
-    }
 };
 
 // Both ends of a connection of this host's.

@@ -5,10 +5,6 @@
 
 #include "tests/support/catch.hpp"
 
-TEST_CASE("one of something is not called several", "[print]") {
-    CHECK(tnr::server::counted(0, "claim") + tnr::server::counted(1, "wipe") == "0 claims1 wipe");
-}
-
 TEST_CASE("what others say is shown in a table, and does nothing to the terminal", "[print]") {
     std::ostringstream out;
     tnr::server::print_table(out, {{"USER", "PROGRAM"}, {"alice", "a\x1b[2J\r\nb"}, {"", "größe"}});

@@ -11,13 +11,10 @@ using namespace tnr::server::test;
 namespace {
 
 // One GPU; alice may use one at once, here and at the other nodes.
-class Race {
+class Race : public PaperNode {
 public:
-    Race() {
-        FoundGpu gpu;
-        gpu.type = "h100";
-        gpus_.add({gpu});
-        wiped();
+    Race() : PaperNode(one_each(&pool)) {
+        finds_its_gpu();
         pool.slow = true;
     }
     // `place`: in the queue, as it was told last.
@@ -37,19 +34,11 @@ public:
         claims_.release({Caller::Role::machine, "alice", machine, "key of " + machine}, "released");
         answers.erase(machine);
     }
-    // The worker of a claim that has ended is killed, and the next tenant's waits.
-    void takes_its_course() {
-        while (auto* worker = workers_.in(Worker::State::dying)) workers_.exits(*worker, "");
-        wiped();
-    }
+    using PaperNode::takes_its_course;
     std::vector<std::string> queue() {
         std::vector<std::string> machines;
         for (auto& one : claims_.queue()) machines.push_back(one.caller.machine);
         return machines;
-    }
-    void pass(std::chrono::milliseconds time) {
-        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
-            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
     }
     bool served(const std::string& machine) {
         auto found = answers.find(machine);
@@ -76,31 +65,16 @@ public:
     std::map<std::string, Result<nlohmann::json>> answers;
 
 private:
-    void wiped() {
-        if (auto done = std::exchange(wiped_, nullptr)) done({1 << 20, 0, 0}, "");
-        if (auto* worker = workers_.in(Worker::State::starting)) workers_.ready(*worker);
+    static ClaimOptions one_each(PoolLink* pool) {
+        auto options = plain();
+        options.limits = [](auto&) {
+            UserLimits limits;
+            limits.gpus_max = 1;
+            return limits;
+        };
+        options.pool = pool;
+        return options;
     }
-    EventLoop::Clock::time_point now_{};
-    EventLoop loop_{[this] { return now_; }};
-    PaperLedger ledger_;
-    PuppetWorkers workers_;
-    Wiped wiped_;
-    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
-                   wiped_ = std::move(wiped);
-                   return Ok{};
-               }};
-    Books books_{loop_, ledger_, "node"};
-    Claims claims_{loop_,
-                   gpus_,
-                   workers_,
-                   books_,
-                   {default_linger, true, "", 0,
-                    [](auto&) {
-                        UserLimits limits;
-                        limits.gpus_max = 1;
-                        return limits;
-                    },
-                    &pool}};
 };
 
 }  // namespace
