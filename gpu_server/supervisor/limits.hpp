@@ -189,10 +189,11 @@ inline constexpr milliseconds default_linger{1000};
 
 // Overwriting 80 GB takes 0.1 s; a driver that starts cold, a few seconds. Longer, and the GPU is stuck.
 inline constexpr milliseconds wipe_timeout{60'000};
-// For how long what was overwritten is read back, after each of the two times that it is: as much as that allows, and of
-// each GPU at least wipe_checked_bytes_min. A GPU reads back some GB in it, the emulated one all that is wiped.
-inline constexpr milliseconds wipe_check_budget{60};
-inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{64} << 20;
+// How long it may take of each GPU to overwrite its memory twice and to read back, from when the memory is at hand. Reading
+// back has what the writing leaves, and of each GPU it is at least wipe_checked_bytes_min. The next tenant waits for that, for
+// the driver's start and for the helper's end: 300 ms are the aim.
+inline constexpr milliseconds wipe_budget{200};
+inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{128} << 20;
 // What a wipe may have less than an earlier one of the same GPU had: this, and of a large GPU a 64th. Where more is missing,
 // another program of this host has it, and what is in it would come to the next tenant unwiped.
 inline constexpr int64_t wipe_missing_bytes_max = int64_t{64} << 20;

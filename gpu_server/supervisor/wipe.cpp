@@ -4,8 +4,8 @@
 // the context's own, and page-table crumbs that the driver clears when it hands them out.
 //
 // All of it is written, with a pattern and then with zeros; and after each of the two, pieces chosen at random are read back
-// for as long as wipe_check_budget lasts. Which ones nobody can know before, so a GPU, or a driver, that leaves a share s of
-// the memory as it was is found out with a probability of 1 - (1 - s)^pieces.
+// for as long as wipe_budget allows. Which ones nobody can know before, so a GPU, or a driver, that leaves a share s of the
+// memory as it was is found out with a probability of 1 - (1 - s)^pieces.
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -54,13 +54,14 @@ public:
         if (blocks_.empty()) return "no memory could be had to overwrite";
         if (everything_ && !check_nothing_left()) return why_;
         choose_pieces();
-        if (!fill(pattern) || !check(pattern) || !fill(0) || !check(0)) return why_;
-        return {};  // the process ends now, and with it the allocations
+        return overwrite() ? "" : why_;  // the process ends now, and with it the allocations
     }
     uint64_t bytes() const { return bytes_; }
     uint64_t checked_bytes() const { return checked_bytes_; }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
     bool ok(CUresult result, const char* doing) {
         if (result == CUDA_SUCCESS) return true;
         why_ = std::string(doing) + ": " + driver_.name_of(result);
@@ -89,6 +90,16 @@ private:
         why_ = std::to_string(free >> 20) + " MiB of " + std::to_string(total >> 20) + " MiB could not be overwritten";
         return false;
     }
+    bool overwrite() {
+        const auto began = Clock::now();
+        if (!fill(pattern)) return false;
+        const auto filled = Clock::now();
+        const auto until = began + wipe_budget;
+        const auto to_fill_again = filled - began;
+        // Half of what two fills leave, for each reading.
+        if (!check(pattern, filled + (until - filled - to_fill_again) / 2)) return false;
+        return fill(0) && check(0, until);
+    }
     bool fill(uint32_t word) {
         for (auto& block : blocks_)
             if (!ok(driver_.fill(block.address, word, block.bytes / sizeof word), "cuMemsetD32")) return false;
@@ -105,13 +116,12 @@ private:
         std::shuffle(pieces_.begin(), pieces_.end(), std::mt19937_64(seed));
     }
     // The same pieces each time, as far as the time goes: checked_bytes_ is what was seen every time.
-    bool check(uint32_t expected) {
-        const auto until = std::chrono::steady_clock::now() + wipe_check_budget;
+    bool check(uint32_t expected, Clock::time_point until) {
         const std::vector<uint32_t> wanted(piece_bytes / sizeof expected, expected);
         std::vector<uint32_t> found(wanted.size());
         uint64_t checked = 0;
         for (auto piece : pieces_) {
-            if (checked >= wipe_checked_bytes_min && std::chrono::steady_clock::now() >= until) break;
+            if (checked >= wipe_checked_bytes_min && Clock::now() >= until) break;
             if (!ok(driver_.copy_down(found.data(), piece, piece_bytes), "cuMemcpyDtoH")) return false;
             if (found != wanted) {
                 why_ = "memory does not hold what was written to it";
