@@ -77,9 +77,19 @@ Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json
 
 class ControlPool : public Pool {
 public:
-    ControlPool(std::unique_ptr<control::Client> client, const wire::ClientKeys& keys,
-                std::function<void(const std::string&)> learned)
-        : client_(std::move(client)), keys_(keys), learned_(std::move(learned)) {}
+    ControlPool(std::unique_ptr<control::Client> client, const wire::ClientKeys& keys, PoolNews news,
+                std::chrono::milliseconds patience)
+        : client_(std::move(client)), keys_(keys), news_(std::move(news)) {
+        wait_for_connection(patience);
+    }
+
+    void wait_for_connection(std::chrono::milliseconds at_most) override {
+        patience_ = at_most;
+        client_->wait_for_connection(at_most);
+    }
+    void give_up_when(std::function<bool()> enough) override {
+        client_->wait_for_connection(patience_, std::move(enough));
+    }
 
     Result<PoolHello> hello() override try {
         auto answer = ask({{"op", "hello"}});
@@ -187,13 +197,21 @@ public:
 
 private:
     Result<Json> ask(const Json& request) {
+        const auto asked_at = std::chrono::steady_clock::now();
         auto answer = ask_node(client_, request);
-        if (!answer && answer.error().kind == Error::Kind::network)
+        const bool nothing = !answer && answer.error().kind == Error::Kind::network;
+        const bool silent = nothing && std::chrono::steady_clock::now() - asked_at >= patience_;
+        if (news_.answers && (!nothing || silent)) news_.answers(!silent);
+        if (nothing)
             return Error{Error::Kind::network, answer.error().what,
                          answer.error().hint +
+                             (silent && patience_ < control::default_timeout
+                                  ? "; it was silent a moment ago, too, so it was not waited for any longer"
+                                  : "") +
                              "; the pool's other nodes, if it has any, know you too: "
                              "`tnr login pool --help` says how to sign in at one"};
-        if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
+        auto& learned = news_.learned;
+        if (auto key = client_->newer_pool_key(); answer && key && learned) std::exchange(learned, nullptr)(*key);
         return answer;
     }
     static PoolGpu gpu_of(const Json& gpu, const std::map<int64_t, const Json*>& claims) {
@@ -323,7 +341,7 @@ private:
             // place have one each.
             auto& known = others_[node.at("name").get<std::string>() + " " + where + " " + keys.server_public];
             if (!known) {
-                auto client = control::Client::open(where, keys);
+                auto client = control::Client::open(where, keys, control::Refused::say_so);
                 if (!client) return client.error();
                 known = std::move(*client);
             }
@@ -349,17 +367,19 @@ private:
 
     std::shared_ptr<control::Client> client_;
     wire::ClientKeys keys_;
-    std::function<void(const std::string&)> learned_;
+    PoolNews news_;
+    std::chrono::milliseconds patience_{};
     std::map<std::string, Node> others_;                                         // by name, address and key
     std::map<std::string, std::chrono::steady_clock::time_point> silent_until_;  // by name
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, std::function<void(const std::string&)> learned) {
-    auto client = control::Client::open(login.address, login.keys);
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, PoolNews news, std::chrono::milliseconds patience) {
+    auto client = control::Client::open(login.address, login.keys, control::Refused::say_so);
     if (!client) return client.error();
-    return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client), login.keys, std::move(learned)));
+    return std::unique_ptr<Pool>(
+        std::make_unique<ControlPool>(std::move(*client), login.keys, std::move(news), patience));
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,6 +59,7 @@ struct GpuUse {
     int64_t wiped_bytes = 0, wipe_checked_bytes = 0;  // after it: overwritten, and of these read back
     std::string user = {};                            // whose it is, where everybody's were asked for
 };
+};
 struct GpuPriceSince {
     std::string gpu;
     int64_t since_ms = 0;
@@ -112,6 +114,10 @@ struct PoolHello {
 class Pool {
 public:
     virtual ~Pool() = default;
+    // From now on an address that says nothing is given up after that long, or once `enough` says so. As in Client, whose
+    // threads ask.
+    virtual void wait_for_connection(std::chrono::milliseconds /*at_most*/) {}
+    virtual void give_up_when(std::function<bool()> /*enough*/) {}
     // Succeeds when the pool answers and knows our key.
     virtual Result<PoolHello> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
@@ -128,9 +134,16 @@ public:
     virtual Result<> forget_machine(const std::string& name) = 0;
 };
 
-// `learned` hears of the pool's new public key when its operator has given it one.
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login,
-                                           std::function<void(const std::string& server_public)> learned = {});
+// Who hears what of a pool, from whichever thread asks it.
+struct PoolNews {
+    // Its new public key, when its operator has given it one.
+    std::function<void(const std::string& server_public)> learned = {};
+    // Whether it answers, after an answer and after silence; not when it refuses.
+    std::function<void(bool)> answers = {};
+};
+// `patience`: for how long its address may be silent. One that refuses connections is an Error at once.
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, PoolNews news = {},
+                                           std::chrono::milliseconds patience = control::default_timeout);
 
 // "h100" or "h100:2", the type in small letters.
 struct GpuWish {

@@ -25,11 +25,9 @@ std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool e
 }
 
 PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since) {
-    auto login = session.logins().find(address);
-    if (!login) return {address, login.error()};
-    auto pool = session.pool(*login);
-    if (!pool) return {address, pool.error()};
-    return {address, (*pool)->books(since, false)};
+    auto opened = open_pool(session, address);
+    if (!opened) return {address, opened.error()};
+    return {address, opened->pool->books(since, false)};
 }
 
 std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until) {

@@ -62,6 +62,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -85,21 +86,30 @@ inline constexpr int gpus_per_claim_max = 16;
 // What a machine or a `tnr run` is called at the pool: letters, digits, '-', '_' and '.'. A host name's label has 63.
 inline constexpr size_t name_bytes_max = 64;
 
+// What a client does with an address that refuses connections. Programs try again: its server may be restarting. Who sits at a
+// terminal would rather know.
+enum class Refused { try_again, say_so };
+
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {
 public:
     // Only makes the socket; an unreachable pool shows at the first request. `endpoint`: "tcp://host:port".
-    static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys);
+    static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys,
+                                                Refused refused = Refused::try_again);
     virtual ~Client() = default;
 
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
-    // reached at all is given up after default_timeout, however long `timeout` is; one that refuses our key, which it may
-    // not have heard of yet, after 3 s (Kind auth). If the connection breaks, the request is repeated. One thread at a time.
+    // reached at all is given up after default_timeout (or wait_for_connection()), however long `timeout` is; one that
+    // refuses our key, which it may not have heard of yet, after 3 s (Kind auth). If the connection breaks, the request is
+    // repeated. One thread at a time.
     //
     // Where another node of the pool is the one to ask, that is asked, and so are later requests, until it does not answer:
     // then the first one is asked again.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
+    // From now on an address that says nothing is given up after that long, or once `enough` says so, which is asked a few
+    // times a second, by whichever thread makes the request.
+    virtual void wait_for_connection(std::chrono::milliseconds at_most, std::function<bool()> enough = {}) = 0;
     // The pool's public key where the last answers told of a newer one than `keys` had; later connections use it already.
     virtual std::optional<std::string> newer_pool_key() const = 0;
     // Of the node that answered last.
