@@ -136,11 +136,14 @@ public:
     }
 
     // Each node of a pool keeps the ledger of what it served.
-    Result<PoolBooks> books(int64_t since, bool everyone) override try {
+    Result<PoolBooks> books(int64_t since, bool everyone, const std::vector<int64_t>& borders) override try {
         PoolBooks books;
         auto nodes = other_nodes();
         if (!nodes) return nodes.error();
-        const Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}};
+        Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}, {"borders", Json::array()}};
+        request["sums"] = borders.size() < control::ledger_borders_max;
+        request["borders"].push_back(since * 1000);
+        for (size_t i = 0; request["sums"] && i < borders.size(); ++i) request["borders"].push_back(borders[i] * 1000);
         books.silent = nodes->gone;
         std::vector<Ledger> ledgers{{"", client_}};
         for (auto& [name, node] : nodes->there) ledgers.push_back({name, node});
@@ -156,6 +159,7 @@ public:
         }
         auto prices = each_page(client_, {{"op", "prices"}}, [&](const Json& page) {
             for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
+            return true;
         });
         if (!prices) return prices.error();
         return books;
@@ -272,6 +276,8 @@ private:
         use.wiped_bytes = claim.value("wiped_bytes", int64_t{0});
         use.wipe_checked_bytes = claim.value("wipe_checked_bytes", int64_t{0});
         use.user = claim.value("account", "");
+        use.claims = std::max(claim.value("lines", int64_t{1}), int64_t{1});
+        if (claim.contains("held_ms")) use.held_ms = claim.at("held_ms").get<int64_t>();
         return use;
     }
     static GpuPriceSince price_of(const Json& price) {
@@ -290,6 +296,9 @@ private:
         std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
         auto read = each_page(node, request, [&](const Json& page) {
             for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
+            // One that runs may have ended by the next page: then it must not be in a sum there.
+            return std::all_of(page.at("claims").begin(), page.at("claims").end(),
+                               [](const Json& claim) { return claim.at("ended").get<bool>(); });
         });
         if (!read) return read.error();
         std::vector<GpuUse> all;
@@ -349,11 +358,12 @@ private:
         }
         return nodes;
     }
-    static Result<> each_page(const Node& node, Json request, const std::function<void(const Json&)>& read) {
+    // `read` answers whether the pages behind may have sums.
+    static Result<> each_page(const Node& node, Json request, const std::function<bool(const Json&)>& read) {
         for (int pages = 0; pages < pages_max; ++pages) {
             auto answer = ask_node(node, request);
             if (!answer) return answer.error();
-            read(*answer);
+            if (!read(*answer)) request.erase("sums");
             if (answer->at("next").is_null()) return Ok{};
             request.update(answer->at("next"));
         }

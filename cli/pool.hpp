@@ -58,7 +58,9 @@ struct GpuUse {
     int64_t busy_ms = 0;                              // how long its GPUs had work; 0 of an older server
     int64_t wiped_bytes = 0, wipe_checked_bytes = 0;  // after it: overwritten, and of these read back
     std::string user = {};                            // whose it is, where everybody's were asked for
-};
+    // Where a pool adds up claims that are alike (control.hpp): how many, and how long one after the other.
+    int64_t claims = 1;
+    std::optional<int64_t> held_ms = {};
 };
 struct GpuPriceSince {
     std::string gpu;
@@ -122,9 +124,10 @@ public:
     virtual Result<PoolHello> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
-    // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. An Error of kind
-    // usage: a server of before pools told.
-    virtual Result<PoolBooks> books(int64_t since, bool everyone) = 0;
+    // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. Claims that are alike
+    // may be one GpuUse, where no hour of UTC, no price and none of `borders` (seconds, too) begins or ends between them. An
+    // Error of kind usage: a server of before pools told.
+    virtual Result<PoolBooks> books(int64_t since, bool everyone, const std::vector<int64_t>& borders) = 0;
     // Likewise.
     virtual Result<PoolNow> now() = 0;
     // Who signed in with a token has this key from now on; the token is used up. May be repeated with the same key.

@@ -194,7 +194,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
     if (!budgets) return budgets.error();
     if (options.everyone) budgets->clear();
     const int64_t from = std::min(asked->since, ledgers_since(*budgets, now).value_or(asked->since));
-    auto ledgers = ask_pool_ledgers(session, from, options.everyone);
+    auto ledgers = ask_pool_ledgers(session, from, options.everyone, {asked->since, asked->until});
     auto figures = options.everyone ? std::vector<CloudFigure>{}
                                     : cloud_figures(session, history->sightings, now, overview.troubles);
     if (interrupt::interrupted()) return interrupt::error();

@@ -102,11 +102,12 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
     PoolBill pool{ledger.address, {}};
     pool.silent = ledger.books->silent;
     pool.also = ledger.also;
-    std::set<const GpuUse*> uses;
+    std::set<const GpuUse*> uses;  // each once
     for (const auto& whole : gpu_spans_of(ledger.address, *ledger.books, bill.since, until)) {
         bill.total.add(whole);
         pool.cost.add(whole);
         if (uses.insert(whole.use).second) {
+            pool.claims += static_cast<size_t>(whole.use->claims);
             pool.bytes_up += whole.use->bytes_up;
             pool.bytes_down += whole.use->bytes_down;
             pool.busy_ms += whole.use->busy_ms;
@@ -116,7 +117,6 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
         for (const auto& span : bill.by == "day" ? by_days(whole) : std::vector{whole})
             for (const auto& group : groups_of(span, bill.by, tags)) groups[group].add(span);
     }
-    pool.claims = uses.size();
     bill.pools.push_back(std::move(pool));
 }
 

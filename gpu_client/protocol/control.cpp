@@ -71,6 +71,19 @@ std::string worker_endpoint(const std::string& told, const std::string& pool) {
     return pool.substr(0, pool.rfind(':') + 1) + told.substr(anywhere.size());
 }
 
+std::string host_of_run(const std::string& machine) {
+    const std::string_view run = "run-";
+    const size_t last = machine.rfind('-');
+    if (!machine.starts_with(run) || last <= run.size() || last + 1 == machine.size()) return "";
+    const bool process = machine.find_first_not_of("0123456789", last + 1) == std::string::npos;
+    return process ? machine.substr(run.size(), last - run.size()) : "";
+}
+
+std::string any_run_of_host(const std::string& machine) {
+    const auto host = host_of_run(machine);
+    return host.empty() ? machine : "run-" + host + "-0";
+}
+
 std::string table_hash() {
     return wire::calls_table_hash;
 }

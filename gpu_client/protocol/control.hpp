@@ -30,10 +30,14 @@
 //                                               gpus: {type: {total, free}}, claims}], asked: name, gone: [name]}; gone:
 //                                               were there since that server's start
 //   release         -                           {}; ends the caller's own claim
-//   ledger          since, behind, everyone     {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
-//                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
+//   ledger          since, behind, everyone,    {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
+//                   sums, borders               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
 //                                               accounts only, of the caller's own
-//                                               account what was in use after `since`; a running claim may come twice
+//                                               account what was in use after `since`; a running claim may come twice.
+//                                               With `sums` true, each of claims that are alike between two borders (times
+//                                               that are named, hours, changes of the price) may stand for several, of
+//                                               which no one is told apart: {lines: how many, held_ms: their times together,
+//                                               from, to: of all of them, …}; any_run_of_host() is then the machine
 //   pool            day                         {now, nodes, other_nodes, gpus, claims, queue, queue_length}: what there is
 //                                               now, of the node that is asked (README.md of gpu_server/watch/); of others'
 //                                               claims only which GPUs they hold; accounts only. With `day` true, and for
@@ -83,6 +87,8 @@ inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
 
 // GPUs of one claim, which are of one type: the largest nodes sold have as many.
 inline constexpr int gpus_per_claim_max = 16;
+// Times that a request for sums of the ledger may name.
+inline constexpr size_t ledger_borders_max = 64;
 // What a machine or a `tnr run` is called at the pool: letters, digits, '-', '_' and '.'. A host name's label has 63.
 inline constexpr size_t name_bytes_max = 64;
 
@@ -123,6 +129,10 @@ Result<nlohmann::json> parse(const void* data, size_t size);
 // The address of a session's worker, for a client that reached the pool at `pool`: the host "*" in `told` is replaced
 // by the pool's. Other text is returned unchanged.
 std::string worker_endpoint(const std::string& told, const std::string& pool);
+// HOST of "run-HOST-PROCESS", as a program of `tnr run` is called at the pool; empty for other names.
+std::string host_of_run(const std::string& machine);
+// "run-HOST-0" for all programs of that host; other names are returned unchanged.
+std::string any_run_of_host(const std::string& machine);
 // {"error": …} as an answer carries it, and back.
 nlohmann::json to_json(const Error& error);
 Error error_from_json(const nlohmann::json& error);
