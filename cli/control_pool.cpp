@@ -78,9 +78,19 @@ Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json
 
 class ControlPool : public Pool {
 public:
-    ControlPool(std::unique_ptr<control::Client> client, const wire::ClientKeys& keys,
-                std::function<void(const std::string&)> learned)
-        : client_(std::move(client)), keys_(keys), learned_(std::move(learned)) {}
+    ControlPool(std::unique_ptr<control::Client> client, const wire::ClientKeys& keys, PoolNews news,
+                std::chrono::milliseconds patience)
+        : client_(std::move(client)), keys_(keys), news_(std::move(news)) {
+        wait_for_connection(patience);
+    }
+
+    void wait_for_connection(std::chrono::milliseconds at_most) override {
+        patience_ = at_most;
+        client_->wait_for_connection(at_most);
+    }
+    void give_up_when(std::function<bool()> enough) override {
+        client_->wait_for_connection(patience_, std::move(enough));
+    }
 
     Result<PoolHello> hello() override try {
         auto answer = ask({{"op", "hello"}});
@@ -127,11 +137,14 @@ public:
     }
 
     // Each node of a pool keeps the ledger of what it served.
-    Result<PoolBooks> books(int64_t since, bool everyone) override try {
+    Result<PoolBooks> books(int64_t since, bool everyone, const std::vector<int64_t>& borders) override try {
         PoolBooks books;
         auto nodes = other_nodes();
         if (!nodes) return nodes.error();
-        const Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}};
+        Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}, {"borders", Json::array()}};
+        request["sums"] = borders.size() < control::ledger_borders_max;
+        request["borders"].push_back(since * 1000);
+        for (size_t i = 0; request["sums"] && i < borders.size(); ++i) request["borders"].push_back(borders[i] * 1000);
         books.silent = nodes->gone;
         std::vector<Ledger> ledgers{{"", client_}};
         for (auto& [name, node] : nodes->there) ledgers.push_back({name, node});
@@ -147,6 +160,7 @@ public:
         }
         auto prices = each_page(client_, {{"op", "prices"}}, [&](const Json& page) {
             for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
+            return true;
         });
         if (!prices) return prices.error();
         return books;
@@ -188,13 +202,21 @@ public:
 
 private:
     Result<Json> ask(const Json& request) {
+        const auto asked_at = std::chrono::steady_clock::now();
         auto answer = ask_node(client_, request);
-        if (!answer && answer.error().kind == Error::Kind::network)
+        const bool nothing = !answer && answer.error().kind == Error::Kind::network;
+        const bool silent = nothing && std::chrono::steady_clock::now() - asked_at >= patience_;
+        if (news_.answers && (!nothing || silent)) news_.answers(!silent);
+        if (nothing)
             return Error{Error::Kind::network, answer.error().what,
                          answer.error().hint +
+                             (silent && patience_ < control::default_timeout
+                                  ? "; it was silent a moment ago, too, so it was not waited for any longer"
+                                  : "") +
                              "; the pool's other nodes, if it has any, know you too: "
                              "`tnr login pool --help` says how to sign in at one"};
-        if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
+        auto& learned = news_.learned;
+        if (auto key = client_->newer_pool_key(); answer && key && learned) std::exchange(learned, nullptr)(*key);
         return answer;
     }
     static PoolGpu gpu_of(const Json& gpu, const std::map<int64_t, const Json*>& claims) {
@@ -255,6 +277,8 @@ private:
         use.wiped_bytes = claim.value("wiped_bytes", int64_t{0});
         use.wipe_checked_bytes = claim.value("wipe_checked_bytes", int64_t{0});
         use.user = claim.value("account", "");
+        use.claims = std::max(claim.value("lines", int64_t{1}), int64_t{1});
+        if (claim.contains("held_ms")) use.held_ms = claim.at("held_ms").get<int64_t>();
         return use;
     }
     static GpuPriceSince price_of(const Json& price) {
@@ -273,6 +297,9 @@ private:
         std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
         auto read = each_page(node, request, [&](const Json& page) {
             for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
+            // One that runs may have ended by the next page: then it must not be in a sum there.
+            return std::all_of(page.at("claims").begin(), page.at("claims").end(),
+                               [](const Json& claim) { return claim.at("ended").get<bool>(); });
         });
         if (!read) return read.error();
         std::vector<GpuUse> all;
@@ -324,7 +351,7 @@ private:
             // place have one each.
             auto& known = others_[node.at("name").get<std::string>() + " " + where + " " + keys.server_public];
             if (!known) {
-                auto client = control::Client::open(where, keys);
+                auto client = control::Client::open(where, keys, control::Refused::say_so);
                 if (!client) return client.error();
                 known = std::move(*client);
             }
@@ -332,11 +359,12 @@ private:
         }
         return nodes;
     }
-    static Result<> each_page(const Node& node, Json request, const std::function<void(const Json&)>& read) {
+    // `read` answers whether the pages behind may have sums.
+    static Result<> each_page(const Node& node, Json request, const std::function<bool(const Json&)>& read) {
         for (int pages = 0; pages < pages_max; ++pages) {
             auto answer = ask_node(node, request);
             if (!answer) return answer.error();
-            read(*answer);
+            if (!read(*answer)) request.erase("sums");
             if (answer->at("next").is_null()) return Ok{};
             request.update(answer->at("next"));
         }
@@ -350,17 +378,19 @@ private:
 
     std::shared_ptr<control::Client> client_;
     wire::ClientKeys keys_;
-    std::function<void(const std::string&)> learned_;
+    PoolNews news_;
+    std::chrono::milliseconds patience_{};
     std::map<std::string, Node> others_;                                         // by name, address and key
     std::map<std::string, std::chrono::steady_clock::time_point> silent_until_;  // by name
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, std::function<void(const std::string&)> learned) {
-    auto client = control::Client::open(login.address, login.keys);
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, PoolNews news, std::chrono::milliseconds patience) {
+    auto client = control::Client::open(login.address, login.keys, control::Refused::say_so);
     if (!client) return client.error();
-    return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client), login.keys, std::move(learned)));
+    return std::unique_ptr<Pool>(
+        std::make_unique<ControlPool>(std::move(*client), login.keys, std::move(news), patience));
 }
 
 namespace {

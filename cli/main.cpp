@@ -12,6 +12,7 @@
 #include "api_client/base/paths.hpp"
 #include "cli/command_line.hpp"
 #include "cli/output.hpp"
+#include "cli/ui/time.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -43,6 +44,19 @@ ui::Size size_of_window(int fd) {
     return {size.ws_row, size.ws_col};
 }
 
+Result<std::unique_ptr<Pool>> open_real_pool(const Session& session, const PoolLogin& login) {
+    auto seconds = [&session] { return ui::seconds_of(session.now()).value_or(0); };
+    PoolNews news;
+    news.learned = [&session, address = login.address](const std::string& key) {
+        if (auto saved = session.logins().renew(address, key); !saved) return;  // told again by the next answer
+    };
+    news.answers = [&session, address = login.address, seconds](bool answers) {
+        session.silent_pools().note(address, !answers, seconds());
+    };
+    const bool silent = session.silent_pools().lately(login.address, seconds());
+    return connect_pool(login, std::move(news), silent ? SilentPools::patience : control::default_timeout);
+}
+
 void fill(Session& session) {
     session.in_is_terminal = ::isatty(STDIN_FILENO);
     session.out_is_terminal = ::isatty(STDOUT_FILENO);
@@ -59,11 +73,7 @@ void fill(Session& session) {
     session.provider_names = provider_names();
     session.world = real_world(interrupt::pause_ms, utc_now);
     session.provider = [&session](const std::string& name) { return open_provider(session, name); };
-    session.pool = [&session](const PoolLogin& login) {
-        return connect_pool(login, [&session, address = login.address](const std::string& key) {
-            if (auto saved = session.logins().renew(address, key); !saved) return;  // told again by the next answer
-        });
-    };
+    session.pool = [&session](const PoolLogin& login) { return open_real_pool(session, login); };
     session.access = [folder = session.config_folder] { return ssh_access(folder); };
     session.now = utc_now;
     session.pause = interrupt::pause_ms;

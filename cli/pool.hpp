@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -57,6 +58,9 @@ struct GpuUse {
     int64_t busy_ms = 0;                              // how long its GPUs had work; 0 of an older server
     int64_t wiped_bytes = 0, wipe_checked_bytes = 0;  // after it: overwritten, and of these read back
     std::string user = {};                            // whose it is, where everybody's were asked for
+    // Where a pool adds up claims that are alike (control.hpp): how many, and how long one after the other.
+    int64_t claims = 1;
+    std::optional<int64_t> held_ms = {};
 };
 struct GpuPriceSince {
     std::string gpu;
@@ -112,13 +116,18 @@ struct PoolHello {
 class Pool {
 public:
     virtual ~Pool() = default;
+    // From now on an address that says nothing is given up after that long, or once `enough` says so. As in Client, whose
+    // threads ask.
+    virtual void wait_for_connection(std::chrono::milliseconds /*at_most*/) {}
+    virtual void give_up_when(std::function<bool()> /*enough*/) {}
     // Succeeds when the pool answers and knows our key.
     virtual Result<PoolHello> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
-    // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. An Error of kind
-    // usage: a server of before pools told.
-    virtual Result<PoolBooks> books(int64_t since, bool everyone) = 0;
+    // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. Claims that are alike
+    // may be one GpuUse, where no hour of UTC, no price and none of `borders` (seconds, too) begins or ends between them. An
+    // Error of kind usage: a server of before pools told.
+    virtual Result<PoolBooks> books(int64_t since, bool everyone, const std::vector<int64_t>& borders) = 0;
     // Likewise.
     virtual Result<PoolNow> now() = 0;
     // Who signed in with a token has this key from now on; the token is used up. May be repeated with the same key.
@@ -128,9 +137,16 @@ public:
     virtual Result<> forget_machine(const std::string& name) = 0;
 };
 
-// `learned` hears of the pool's new public key when its operator has given it one.
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login,
-                                           std::function<void(const std::string& server_public)> learned = {});
+// Who hears what of a pool, from whichever thread asks it.
+struct PoolNews {
+    // Its new public key, when its operator has given it one.
+    std::function<void(const std::string& server_public)> learned = {};
+    // Whether it answers, after an answer and after silence; not when it refuses.
+    std::function<void(bool)> answers = {};
+};
+// `patience`: for how long its address may be silent. One that refuses connections is an Error at once.
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, PoolNews news = {},
+                                           std::chrono::milliseconds patience = control::default_timeout);
 
 // "h100" or "h100:2", the type in small letters.
 struct GpuWish {

@@ -3,6 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +26,33 @@ struct PoolAddresses {
     }
 };
 
+// When one address of a pool has greeted: then the others, which may have become another pool's meanwhile, are waited for a
+// little longer, and not for as long as silent ones are. Any thread may ask.
+class FirstGreeting {
+public:
+    void note() {
+        int64_t never = 0;
+        at_ms_.compare_exchange_strong(never, now_ms());
+    }
+    bool is_past() const { return at_ms_ != 0 && now_ms() - at_ms_ > others_come_within_ms; }
+
+private:
+    static constexpr int64_t others_come_within_ms = 300;
+    static int64_t now_ms() {
+        using namespace std::chrono;
+        return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+    }
+    std::atomic<int64_t> at_ms_ = 0;
+};
+
 // A login, and what its pool answers; those of several may be asked side by side.
 struct AskedLogin {
     PoolLogin login;
     Result<std::unique_ptr<Pool>> pool;
     bool greets = false;  // there are others, which may be the same pool: it is asked which it is
     enum class Heard { nothing, refusal, greeting, answer } heard = Heard::nothing;
+    // Of all logins at which the same pool was last.
+    std::shared_ptr<FirstGreeting> first_greeting = std::make_shared<FirstGreeting>();
 
     template <class Question>
     auto ask(const Question& question) -> decltype(question(**pool)) {
@@ -37,6 +62,7 @@ struct AskedLogin {
             if (!hello && hello.error().kind != Error::Kind::network) heard = Heard::refusal;
             if (!hello) return hello.error();
             heard = Heard::greeting;
+            if (login.pool == hello->pool) first_greeting->note();
             login.pool = hello->pool;
         }
         auto answer = question(**pool);
@@ -45,6 +71,18 @@ struct AskedLogin {
     }
 };
 std::vector<AskedLogin> open_logins(Session& session, const std::vector<PoolLogin>& logins);
+
+// The pool at `address` (empty: the default one), or at another address that we know it to have, where it answers there
+// only. Where it answers nowhere, the pool that was asked for, which will say so. Kind auth where we are not signed in.
+struct OpenPool {
+    PoolLogin login;
+    std::unique_ptr<Pool> pool;
+};
+Result<OpenPool> open_pool(Session& session, const std::string& address);
+Result<OpenPool> open_pool(Session& session, const PoolLogin& login);
+
+// One account's logins at one pool, as far as we know.
+bool one_pool(const PoolLogin& a, const PoolLogin& b);
 
 // By login, which of them stands for its pool: the first that answered, else the one that we have heard most of. Of one that
 // is silent, the pool is the one that it was last; an older server tells none, and is a pool of its own. What was told now is

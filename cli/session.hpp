@@ -14,6 +14,7 @@
 #include "cli/money/budget.hpp"
 #include "cli/money/history.hpp"
 #include "cli/records.hpp"
+#include "cli/silent_pools.hpp"
 #include "cli/ui/progress.hpp"
 #include "cli/ui/text.hpp"
 
@@ -50,6 +51,7 @@ struct Session {
 
     Records records() const { return Records{state_folder + "/machines"}; }
     Logins logins() const { return Logins{config_folder + "/pool.json"}; }
+    SilentPools silent_pools() const { return SilentPools{cache_folder + "/silent_pools.json"}; }
     CloudLogins cloud_logins() const { return CloudLogins{config_folder + "/clouds.json"}; }
     History history() const { return History{state_folder + "/history.jsonl"}; }
     Budgets budgets() const { return Budgets{config_folder + "/budgets.json"}; }

@@ -4,9 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <sstream>
+
+#include "gpu_server/usage_error.hpp"
 
 namespace tnr::server {
 namespace {
@@ -16,21 +17,6 @@ constexpr size_t config_bytes_max = size_t{64} << 10;
 
 constexpr const char* looks_like = "a line looks like: listen = \"tcp://0.0.0.0:14900\"";
 
-// Letters to change, add or take away to make one of the other.
-size_t distance(const std::string& one, const std::string& other) {
-    std::vector<size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), size_t{0});
-    for (size_t i = 0; i < one.size(); ++i) {
-        size_t diagonal = std::exchange(row[0], i + 1);
-        for (size_t j = 0; j < other.size(); ++j) {
-            size_t changed = diagonal + (one[i] != other[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
-}
-
 // What is for people: --help, --config and hidden ones are no settings.
 std::vector<std::string> settings_of(const CLI::App& command) {
     std::vector<std::string> names;
@@ -38,15 +24,6 @@ std::vector<std::string> settings_of(const CLI::App& command) {
         for (auto& name : option->get_lnames())
             if (name != "help" && name != "config" && !option->get_group().empty()) names.push_back(name);
     return names;
-}
-
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-    constexpr size_t far = 4;
-    std::string found;
-    size_t least = std::min(far, name.size());
-    for (auto& each : known)
-        if (auto is = distance(name, each); is < least) least = is, found = each;
-    return found;
 }
 
 class ConfigFile {
@@ -134,7 +111,8 @@ private:
         option.run_callback();
         return Ok{};
     } catch (const CLI::Error& error) {
-        return Error{Error::Kind::usage, place(item.name) + ": " + error.what()};
+        return Error{Error::Kind::usage, place(item.name) + ": " + value_error(error),
+                     "`tnr-gpu-server serve --help` says what its settings take"};
     }
 
     CLI::App& command_;

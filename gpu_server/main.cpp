@@ -21,6 +21,7 @@
 #include "gpu_server/supervisor/status_command.hpp"
 #include "gpu_server/supervisor/supervisor.hpp"
 #include "gpu_server/supervisor/user_commands.hpp"
+#include "gpu_server/usage_error.hpp"
 #include "gpu_server/worker/worker.hpp"
 
 namespace tnr::server {
@@ -393,24 +394,6 @@ void refuse_empty_values(CLI::App& app) {
     for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
-// CLI11 only says that a command is missing, also where there is a word that is none. Nothing: it is something else.
-std::optional<Error> no_command(const CLI::App& app, const CLI::ParseError& problem) {
-    const CLI::App* at = &app;
-    std::string path = app.get_name(), names;
-    while (!at->get_subcommands().empty()) {
-        at = at->get_subcommands().front();
-        path += " " + at->get_name();
-    }
-    if (problem.get_name() != "RequiredError" || at->get_require_subcommand_min() == 0) return std::nullopt;
-    for (const auto* one : at->get_subcommands([](const CLI::App*) { return true; }))
-        if (!one->get_group().empty()) names.append(names.empty() ? "" : ", ").append(one->get_name());
-    const auto words = app.remaining(true);
-    const auto word = std::find_if(words.begin(), words.end(), [](auto& one) { return !one.starts_with('-'); });
-    if (word != words.end())
-        return Error{Error::Kind::usage, "`" + path + "` has no command '" + *word + "'", "commands: " + names};
-    return Error{Error::Kind::usage, "`" + path + "` needs a command: " + names, "`" + path + " --help` explains them"};
-}
-
 uint64_t number(const char* text) {
     return text ? std::strtoull(text, nullptr, 10) : 0;
 }
@@ -449,6 +432,7 @@ int main(int argc, char** argv) {
         "  tnr-gpu-server serve --listen tcp://0.0.0.0:14900\n"
         "  tnr-gpu-server user add alice --token      prints the line alice pastes\n");
     app.require_subcommand(1);
+    app.set_version_flag("--version", "tnr-gpu-server " + tnr::control::version());
     tnr::Result<> result = tnr::Ok{};
     add_serve(app, result);
     add_user(app, result);
@@ -468,8 +452,8 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (auto refused = no_command(app, error)) return exit_code(*refused);
-        return app.exit(error) == 0 ? 0 : 2;
+        if (error.get_exit_code() == 0) return app.exit(error);  // --help
+        return exit_code(usage_error(app, error));
     }
     return exit_code(result);
 }

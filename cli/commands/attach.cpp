@@ -6,6 +6,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/json_out.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/side_by_side.hpp"
 
 namespace tnr::cli {
@@ -72,14 +73,14 @@ Result<> attach(Session& session, const AttachOptions& options) {
     progress.begin("attaching a GPU to '" + options.name + "'", asking_patience);
     auto prepared = prepare(session, options.name);
     if (!prepared) return prepared.error();
-    auto login = session.logins().find(prepared->known.record.pool);
-    if (!login) return login.error();
-    auto pool = session.pool(*login);
-    if (!pool) return pool.error();
+    auto opened = open_pool(session, prepared->known.record.pool);
+    if (!opened) return opened.error();
+    Pool& pool = *opened->pool;
+    prepared->known.record.pool = opened->login.address;
     Result<GpuWish> wish = GpuWish{};
     Result<> in = Ok{};
     side_by_side(session, {[&] { in = get_in(*prepared); },
-                           [&] { wish = choose_gpu(**pool, options.gpu, "tnr attach " + options.name); }});
+                           [&] { wish = choose_gpu(pool, options.gpu, "tnr attach " + options.name); }});
     if (!wish) return wish.error();
     if (!in) return in.error();
     if (auto set = configure(session, *prepared, *wish); !set) return set;

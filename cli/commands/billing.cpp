@@ -176,7 +176,11 @@ Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
     if (!since) return since.error();
     bill.since = std::max<int64_t>(*since, 0);
     if (bill.since <= bill.until) return bill;
-    return Error{Error::Kind::usage, "--since is after --until", "times are UTC: it is " + ui::utc_text(now)};
+    const bool future = bill.since > now;
+    return Error{
+        Error::Kind::usage, future ? "--since is in the future" : "--since is after --until",
+        "it is " + ui::utc_text(now) + " now" +
+            (future ? "" : "; --since is " + ui::utc_text(bill.since) + ", --until " + ui::utc_text(bill.until))};
 }
 
 Result<> billing(Session& session, const BillingOptions& options) {
@@ -194,7 +198,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
     if (!budgets) return budgets.error();
     if (options.everyone) budgets->clear();
     const int64_t from = std::min(asked->since, ledgers_since(*budgets, now).value_or(asked->since));
-    auto ledgers = ask_pool_ledgers(session, from, options.everyone);
+    auto ledgers = ask_pool_ledgers(session, from, options.everyone, {asked->since, asked->until});
     auto figures = options.everyone ? std::vector<CloudFigure>{}
                                     : cloud_figures(session, history->sightings, now, overview.troubles);
     if (interrupt::interrupted()) return interrupt::error();
@@ -222,8 +226,8 @@ void add_billing(Grammar& tnr, Session& session) {
     auto options = std::make_shared<BillingOptions>();
     auto command = tnr.command("billing", "Show what your machines and GPUs have cost");
     command.option("--since", options->since,
-                   "From then on: 2026-11-01, or 7d for seven days ago; this month unless told");
-    command.option("--until", options->until, "Up to then; now unless told");
+                   "From then on: 2026-11-01, or 7d for seven days ago; unless told, the month of --until");
+    command.option("--until", options->until, "Up to then, in the same forms; now unless told");
     command.option("--by", options->by, "What to sum up by: machine (unless told), gpu, provider, day, tag or user");
     command.flag("--everyone", options->everyone,
                  "What all users had of the pools' GPUs, by user unless told; for a pool's operator");
@@ -240,6 +244,7 @@ void add_billing(Grammar& tnr, Session& session) {
         "they had, and GPU time by type. Clouds that tell their own figure of this month have it beside ours, with "
         "the\n"
         "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit.\n"
+        "Times and days are UTC, whatever TZ says, unless an offset is told: 2026-11-01T09:30+05:30.\n"
         "Ends with 1 when a cloud or a pool does not answer, and with 4 when one refuses you.\n\n"
         "Examples:\n"
         "  tnr billing\n"

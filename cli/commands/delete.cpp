@@ -11,6 +11,7 @@
 #include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/ssh_config.hpp"
 #include "cli/target.hpp"
 
@@ -200,9 +201,8 @@ Result<bool> may_delete(Session& session, const DeleteOptions& options, const st
 // that only earns a word. Without a record the default pool is the likely one; of a damaged one the pool is unknown.
 void forget_at_pool(Session& session, const Doomed& doomed) {
     if (doomed.record && doomed.record->pool.empty()) return;  // its GPU was its cloud's
-    auto login = session.logins().find(doomed.record ? doomed.record->pool : "");
-    auto pool = login ? session.pool(*login) : Result<std::unique_ptr<Pool>>{login.error()};
-    auto forgotten = pool ? (*pool)->forget_machine(doomed.name) : Result<>{pool.error()};
+    auto opened = open_pool(session, doomed.record ? doomed.record->pool : "");
+    auto forgotten = opened ? opened->pool->forget_machine(doomed.name) : Result<>{opened.error()};
     if (!forgotten && doomed.damaged)
         session.err << "note: which pool knows the key of '" << doomed.name
                     << "' its record does not tell; the default one could not be asked to forget it: "

@@ -94,11 +94,19 @@ Result<> trade_token(Session& session, Pool& pool, PoolLogin& login) {
     return Ok{};
 }
 
+// Another `tnr login` with the same token, which its key was traded for meanwhile: pasted twice.
+bool another_has_signed_in(Session& session, const PoolLogin& login, const Result<PoolLogin>& before) {
+    auto now = session.logins().find(login.address);
+    if (!now || now->keys.server_public != login.keys.server_public) return false;
+    return !before || before->keys.own.public_key != now->keys.own.public_key;
+}
+
 }  // namespace
 
 Result<> login_pool(Session& session, const LoginOptions& options) {
     auto login = checked(session, options);
     if (!login) return login.error();
+    const auto before = session.logins().find(login->address);
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
     ui::Progress progress(session.screen());
@@ -109,7 +117,12 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     login->pool = hello->pool;
     const std::string token = role == "token" ? login->keys.own.public_key : "";
     if (!token.empty()) {
-        if (auto traded = trade_token(session, **pool, *login); !traded) return traded;
+        auto traded = trade_token(session, **pool, *login);
+        const bool used = !traded && traded.error().kind == Error::Kind::auth;
+        if (used && another_has_signed_in(session, *login, before))
+            login->keys.own = session.logins().find(login->address)->keys.own;
+        else if (!traded)
+            return traded;
         role = "account";
     }
     progress.end();

@@ -11,6 +11,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/live.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/ui/progress.hpp"
 #include "cli/ui/table.hpp"
 #include "cli/ui/time.hpp"
@@ -169,17 +170,18 @@ Result<> follow(Session& session, const std::string& address, Pool& pool) {
 }
 
 Result<> top(Session& session, const TopOptions& options) {
-    auto login = login_of(session, options.pool);
-    if (!login) return login.error();
-    auto pool = session.pool(*login);
-    if (!pool) return pool.error();
-    if (!options.once && session.out_is_terminal && !session.json) return follow(session, login->address, **pool);
-    auto now = (*pool)->now();
+    auto wanted = login_of(session, options.pool);
+    if (!wanted) return wanted.error();
+    auto opened = open_pool(session, *wanted);
+    if (!opened) return opened.error();
+    const auto& [login, pool] = *opened;
+    if (!options.once && session.out_is_terminal && !session.json) return follow(session, login.address, *pool);
+    auto now = pool->now();
     if (!now) return now.error();
     if (session.json)
-        print_document(session, "pool top", now_json(login->address, *now));
+        print_document(session, "pool top", now_json(login.address, *now));
     else
-        session.out << picture(session, login->address, *now, std::nullopt);
+        session.out << picture(session, login.address, *now, std::nullopt);
     return Ok{};
 }
 

@@ -19,6 +19,7 @@
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
 #include "cli/money/budget.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/timers.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -151,32 +152,33 @@ Result<> run(Session& session, const RunOptions& options) {
     std::string address = options.pool, gpu = options.gpu;
     if (auto filled = default_to(session, "pool", address); !filled) return filled;
     if (auto filled = default_to(session, "gpu", gpu); !filled) return filled;
-    auto login = login_for(session, address);
-    if (!login) return login.error();
-    auto pool = session.pool(*login);
-    if (!pool) return pool.error();
     ui::Progress progress(session.screen());
-    progress.begin("asking the pool at " + login->address, asking_patience);
-    auto wish = choose_gpu(**pool, gpu, "tnr run --gpu");
+    progress.begin("asking the pool" + (address.empty() ? "" : " at " + address), asking_patience);
+    auto wanted = login_for(session, address);
+    if (!wanted) return wanted.error();
+    auto opened = open_pool(session, *wanted);
+    if (!opened) return opened.error();
+    const PoolLogin& login = opened->login;
+    auto wish = choose_gpu(*opened->pool, gpu, "tnr run --gpu");
     if (!wish) return wish.error();
     progress.end();
-    pool->reset();
-    if (auto within = check_budget(session, "", login->address, options.over_budget || options.dry_run); !within)
+    opened->pool.reset();
+    if (auto within = check_budget(session, "", login.address, options.over_budget || options.dry_run); !within)
         return within;
     if (options.dry_run && session.json) {
         print_document(session, "run",
                        {{"dry_run", true},
                         {"program", options.words},
                         {"gpu", gpu_json(wish->type, wish->count)},
-                        {"pool", login->address}});
+                        {"pool", login.address}});
         return Ok{};
     }
     if (options.dry_run) {
         session.out << "Would run " << options.words[0] << " with " << wish->count << " x " << wish->type
-                    << " from the pool at " << login->address << "\n";
+                    << " from the pool at " << login.address << "\n";
         return Ok{};
     }
-    if (auto prepared = prepare_environment(session, *login, *wish, *wait_s); !prepared) return prepared;
+    if (auto prepared = prepare_environment(session, login, *wish, *wait_s); !prepared) return prepared;
     if (auto prepared = prepare_profile(options.profile); !prepared) return prepared;
     auto failed = become(options.words);
     session.exit_code = failed.error().kind == Error::Kind::not_found ? no_program_code : no_start_code;

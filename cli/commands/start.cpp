@@ -14,6 +14,7 @@
 #include "cli/commands/waiting.hpp"
 #include "cli/json_out.hpp"
 #include "cli/own_gpu.hpp"
+#include "cli/same_pool.hpp"
 #include "cli/setup.hpp"
 #include "cli/snapshots.hpp"
 #include "cli/ssh_config.hpp"
@@ -67,12 +68,10 @@ private:
     bool own_gpus() const { return provider_->brings_gpus(); }
 
     Result<> learn_gpu() {
-        auto login = session_.logins().find(!options_.pool.empty() ? options_.pool : record_.pool);
-        if (!login) return login.error();
-        login_ = *login;
-        auto pool = session_.pool(login_);
-        if (!pool) return pool.error();
-        pool_ = std::move(*pool);
+        auto opened = open_pool(session_, !options_.pool.empty() ? options_.pool : record_.pool);
+        if (!opened) return opened.error();
+        login_ = opened->login;
+        pool_ = std::move(opened->pool);
         progress_.begin("asking the pool at " + login_.address, asking_patience);
         auto wish = choose_gpu(*pool_, wished_gpu(), "tnr start " + options_.name + " --gpu");
         if (!wish) return wish.error();
@@ -281,7 +280,7 @@ private:
     // The machine moves to another pool; its key there would be of no use to anybody, so failing is no matter.
     void forget_at_old_pool() {
         auto login = session_.logins().find(old_->pool);
-        if (!login) return;
+        if (!login || one_pool(*login, login_)) return;  // another address of this pool, which has just enrolled it
         auto pool = session_.pool(*login);
         if (!pool || !(*pool)->forget_machine(record_.name))
             progress_.say("the pool at " + old_->pool + " could not be told that '" + record_.name + "' has left it");

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "cli/ask.hpp"
+#include "cli/same_pool.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -93,11 +94,9 @@ Result<> choose_cheapest(Session& session, StartOptions& options) {
 }
 
 Result<> ask_gpu(Session& session, StartOptions& options) {
-    auto login = session.logins().find(options.pool);
-    if (!login) return login.error();
-    auto pool = session.pool(*login);
-    if (!pool) return pool.error();
-    auto types = (*pool)->types();
+    auto opened = open_pool(session, options.pool);
+    if (!opened) return opened.error();
+    auto types = opened->pool->types();
     if (!types) return types.error();
     if (types->size() < 2) return Ok{};
     std::vector<std::string> choices;

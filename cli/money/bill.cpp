@@ -101,11 +101,12 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
               const std::map<std::string, std::map<std::string, std::string>>& tags) {
     PoolBill pool{ledger, {}};
     pool.silent = ledger.books->silent;
-    std::set<const GpuUse*> uses;
+    std::set<const GpuUse*> uses;  // each once
     for (const auto& whole : gpu_spans_of(ledger.address, *ledger.books, bill.since, until)) {
         bill.total.add(whole);
         pool.cost.add(whole);
         if (uses.insert(whole.use).second) {
+            pool.claims += static_cast<size_t>(whole.use->claims);
             pool.bytes_up += whole.use->bytes_up;
             pool.bytes_down += whole.use->bytes_down;
             pool.busy_ms += whole.use->busy_ms;
@@ -115,7 +116,6 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
         for (const auto& span : bill.by == "day" ? by_days(whole) : std::vector{whole})
             for (const auto& group : groups_of(span, bill.by, tags)) groups[group].add(span);
     }
-    pool.claims = uses.size();
     bill.pools.push_back(std::move(pool));
 }
 
@@ -136,7 +136,7 @@ Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedge
     Bill bill{since, until, by, {}, {}, {}};
     std::map<std::string, Cost> groups;
     if (by == "day" && since > 0)  // without a beginning, from the first day that costs something
-        for (int64_t day = since; day < until; day += day_seconds) groups[day_of(day)];
+        for (int64_t day = since - since % day_seconds; day < until; day += day_seconds) groups[day_of(day)];
     for (const auto& whole : spans_of(sightings, since, until)) {
         bill.total.add(whole);
         for (const auto& span : by == "day" ? by_days(whole) : std::vector{whole})
@@ -156,8 +156,7 @@ Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedge
 }
 
 Result<int64_t> parse_when(const std::string& option, const std::string& text, int64_t now) {
-    if (auto time = ui::seconds_of(text)) return *time;
-    if (auto day = ui::seconds_of(text + "T00:00:00Z")) return *day;
+    if (auto time = ui::seconds_of_written(text)) return *time;
     int64_t number = 0;
     auto [rest, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
     const std::string unit = text.substr(static_cast<size_t>(rest - text.data()));
@@ -167,7 +166,8 @@ Result<int64_t> parse_when(const std::string& option, const std::string& text, i
         if (unit == "h") return now - number * 3600;
     }
     return Error{Error::Kind::usage, option + " is no time: '" + text + "'",
-                 "it looks like 2026-11-01, or 7d for seven days ago"};
+                 "it looks like 2026-11-01, 2026-11-01T09:30, 2026-11-01T09:30+05:30, or 7d for seven days ago; "
+                 "UTC where no offset is told"};
 }
 
 std::optional<double> CloudFigure::difference() const {

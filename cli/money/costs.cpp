@@ -66,7 +66,7 @@ Cost cost_of(const std::vector<Sighting>& sightings, const std::string& provider
 
 Cost gpu_cost_of(const PoolLedger& ledger, const std::string& machine, int64_t since) {
     Cost cost;
-    cost.partial = !ledger.whole();
+    cost.partial = !ledger.whole() || !control::host_of_run(machine).empty();  // not told from programs of `tnr run`
     if (!ledger.books) return cost;
     constexpr int64_t for_ever = std::numeric_limits<int64_t>::max() / 1000;
     for (const auto& span : gpu_spans_of(ledger.address, *ledger.books, since, for_ever))

@@ -10,7 +10,8 @@
 
 namespace tnr::cli {
 
-std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone) {
+std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone,
+                                         const std::vector<int64_t>& borders) {
     auto logins = session.logins().all();
     if (!logins) return {{{"pool.json"}, logins.error()}};
     auto asked = open_logins(session, *logins);
@@ -18,18 +19,17 @@ std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool e
     for (const auto& login : *logins) ledgers.push_back({{login.address}});
     std::vector<std::function<void()>> questions;
     for (size_t i = 0; i < asked.size(); ++i)
-        questions.emplace_back(
-            [&, i] { ledgers[i].books = asked[i].ask([&](Pool& pool) { return pool.books(since, everyone); }); });
+        questions.emplace_back([&, i] {
+            ledgers[i].books = asked[i].ask([&](Pool& pool) { return pool.books(since, everyone, borders); });
+        });
     side_by_side(session, questions);
     return one_of_each_pool(session, asked, std::move(ledgers));
 }
 
 PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since) {
-    auto login = session.logins().find(address);
-    if (!login) return {{address}, login.error()};
-    auto pool = session.pool(*login);
-    if (!pool) return {{address}, pool.error()};
-    return {{address}, (*pool)->books(since, false)};
+    auto opened = open_pool(session, address);
+    if (!opened) return {{address}, opened.error()};
+    return {{address}, opened->pool->books(since, false, {})};
 }
 
 std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until) {
@@ -53,12 +53,8 @@ std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& book
 }
 
 std::string who_used(const GpuUse& use) {
-    const std::string run = "run-";
-    const size_t last = use.machine.rfind('-');
-    const bool process = use.machine.rfind(run, 0) == 0 && last > run.size() && last + 1 < use.machine.size() &&
-                         std::all_of(use.machine.begin() + static_cast<long>(last) + 1, use.machine.end(),
-                                     [](unsigned char c) { return c >= '0' && c <= '9'; });
-    return process ? "tnr run on " + use.machine.substr(run.size(), last - run.size()) : use.machine;
+    const auto host = control::host_of_run(use.machine);
+    return host.empty() ? use.machine : "tnr run on " + host;
 }
 
 }  // namespace tnr::cli

@@ -71,6 +71,19 @@ std::string worker_endpoint(const std::string& told, const std::string& pool) {
     return pool.substr(0, pool.rfind(':') + 1) + told.substr(anywhere.size());
 }
 
+std::string host_of_run(const std::string& machine) {
+    const std::string_view run = "run-";
+    const size_t last = machine.rfind('-');
+    if (!machine.starts_with(run) || last <= run.size() || last + 1 == machine.size()) return "";
+    const bool process = machine.find_first_not_of("0123456789", last + 1) == std::string::npos;
+    return process ? machine.substr(run.size(), last - run.size()) : "";
+}
+
+std::string any_run_of_host(const std::string& machine) {
+    const auto host = host_of_run(machine);
+    return host.empty() ? machine : "run-" + host + "-0";
+}
+
 std::string table_hash() {
     return wire::calls_table_hash;
 }
@@ -80,6 +93,8 @@ std::string version() {
 
 namespace {
 
+constexpr std::chrono::milliseconds enough_asked_every{50};
+
 // What a ZeroMQ context, a socket and its monitor have, and the connection itself.
 constexpr size_t connection_threads = 2, connection_descriptors = 12;
 
@@ -88,8 +103,11 @@ class SocketClient : public Client {
     using milliseconds = std::chrono::milliseconds;
 
 public:
-    SocketClient(std::string endpoint, const wire::ClientKeys& keys)
-        : endpoint_(std::move(endpoint)), keys_(keys), context_(std::make_unique<zmq::context_t>(1)) {
+    SocketClient(std::string endpoint, const wire::ClientKeys& keys, Refused refused)
+        : endpoint_(std::move(endpoint)),
+          keys_(keys),
+          says_so_(refused == Refused::say_so),
+          context_(std::make_unique<zmq::context_t>(1)) {
         dial();
     }
 
@@ -107,8 +125,9 @@ public:
         if (!connected()) dial();
         // A request or an answer that is lost with its connection is asked for again over a new one.
         for (auto left = timeout; left.count() > 0; left = left_until(deadline), dial()) {
-            auto connect_timeout = std::min(left, default_timeout);
-            if (!send(text, connect_timeout)) return refused_ ? refused() : unreachable(connect_timeout);
+            auto connect_timeout = std::min(left, connect_timeout_);
+            if (!send(text, connect_timeout))
+                return no_way_ ? no_way() : refused_ ? refused() : unreachable(connect_timeout);
             while (true) {
                 bool open = connected();  // before the look: what arrived until then counts
                 if (auto answer = take_answer(id)) return *answer;
@@ -123,6 +142,11 @@ public:
         return Error{Error::Kind::network, "talking to the pool at " + endpoint_ + " failed: " + error.what()};
     } catch (const json::exception& error) {
         return Error{Error::Kind::remote, "the pool at " + endpoint_ + " answered nonsense: " + error.what()};
+    }
+
+    void wait_for_connection(milliseconds at_most, std::function<bool()> enough) override {
+        connect_timeout_ = at_most;
+        enough_ = std::move(enough);
     }
 
     std::optional<std::string> newer_pool_key() const override { return newer_pool_key_; }
@@ -145,6 +169,8 @@ private:
         socket->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
         // ZeroMQ's default is the interval: a pool that is busy for half a second would be taken for gone.
         socket->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(wire::heartbeat_timeout.count()));
+        // One attempt, of which we hear. ZeroMQ would tell of each further one, also while nobody listens to our monitor.
+        if (says_so_) socket->set(zmq::sockopt::reconnect_ivl, -1);
         if (!keys_.plain()) {
             socket->set(zmq::sockopt::curve_serverkey, keys_.server_public);
             socket->set(zmq::sockopt::curve_publickey, keys_.own.public_key);
@@ -153,21 +179,23 @@ private:
         // Of the old socket ZeroMQ may just have connected anew. Its thread would wait for somebody to hear that, and our
         // new connection for its thread.
         if (socket_) wire::Monitor::stop(*socket_);
-        monitor_ = std::make_unique<wire::Monitor>(
-            *context_, *socket,
-            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED);
+        monitor_ = std::make_unique<wire::Monitor>(*context_, *socket,
+                                                   ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                                                       ZMQ_EVENT_DISCONNECTED | (says_so_ ? ZMQ_EVENT_CLOSED : 0));
         socket_ = std::move(socket);
-        ended_ = false;
+        ended_ = no_way_ = false;
         wire::allow_ipv6(*socket_, endpoint_);
         wire::uninterrupted([&] { socket_->connect(endpoint_); });
     }
 
     // False: there was a connection, or an attempt at one, and it has ended. While send() waits ZeroMQ makes further
-    // attempts, so the last word counts.
+    // attempts (or send() does, where we say so), so the last word counts.
     bool connected() {
         while (auto news = monitor_->next()) {
             ended_ = news->what != ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-            if (news->what != ZMQ_EVENT_DISCONNECTED) refused_ = news->what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+            no_way_ = news->what == ZMQ_EVENT_CLOSED;  // no connection came of the attempt
+            if (news->what != ZMQ_EVENT_DISCONNECTED && !no_way_)
+                refused_ = news->what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
         }
         return !ended_;
     }
@@ -183,13 +211,13 @@ private:
         auto pause = refused_pause_min;
         auto try_to = [&] { return socket_->send(zmq::buffer(text), zmq::send_flags::dontwait); };
         while (!wire::uninterrupted(try_to)) {
-            const auto left = left_until(deadline);
-            if (left.count() <= 0) return false;
-            if (connected() || !refused_) {
+            const auto left = std::min(left_until(deadline), enough_ ? enough_asked_every : milliseconds::max());
+            if (left_until(deadline).count() <= 0 || (enough_ && enough_())) return false;
+            if (connected() || (!refused_ && !says_so_)) {
                 wait_for_news(left);
                 continue;
             }
-            if (left_until(known_by).count() <= 0) return false;
+            if (no_way_ || (refused_ && left_until(known_by).count() <= 0)) return false;
             std::this_thread::sleep_for(std::min(pause, left));
             pause *= 2;
             dial();
@@ -234,6 +262,11 @@ private:
                 "check that tnr-gpu-server runs there, that the port is open, and that the key that this "
                 "computer has for it is enrolled"};
     }
+    Error no_way() const {
+        return {
+            Error::Kind::network, "cannot connect to the pool at " + endpoint_,
+            "its host refuses, or cannot be reached from here: check the address, and that tnr-gpu-server runs there"};
+    }
     Error refused() const {
         return {
             Error::Kind::auth, "the pool at " + endpoint_ + " does not let in the key that this computer has for it",
@@ -243,20 +276,23 @@ private:
 
     std::string endpoint_;
     wire::ClientKeys keys_;
+    const bool says_so_;                              // Refused
+    milliseconds connect_timeout_ = default_timeout;  // and what ends it earlier
+    std::function<bool()> enough_;
     std::unique_ptr<zmq::context_t> context_;
     std::unique_ptr<zmq::socket_t> socket_;
     std::unique_ptr<wire::Monitor> monitor_;
     std::optional<std::string> newer_pool_key_;
-    bool ended_ = false,
-         refused_ = false;  // as far as the monitor told: our connection; our key, when last it was tried
+    // As far as the monitor told: our connection; that there is none to be had; our key, when last it was tried.
+    bool ended_ = false, no_way_ = false, refused_ = false;
     uint64_t last_id_ = 0;
 };
 
 // Follows from node to node.
 class PoolClient : public Client {
 public:
-    PoolClient(std::string endpoint, const wire::ClientKeys& keys)
-        : keys_(keys), home_(std::make_unique<SocketClient>(std::move(endpoint), keys)) {}
+    PoolClient(std::string endpoint, const wire::ClientKeys& keys, Refused refused)
+        : keys_(keys), refused_(refused), home_(std::make_unique<SocketClient>(std::move(endpoint), keys, refused)) {}
 
     const std::string& address() const override { return current().address(); }
 
@@ -282,7 +318,7 @@ public:
                 return Error{Error::Kind::remote, "the pool sends us to a node that has no key"};
             trouble = Error{Error::Kind::remote, "the pool's nodes send us from one to the other", "try again"};
             if (auto room = wire::room_for(connection_threads, connection_descriptors); !room) return room.error();
-            away_ = std::make_unique<SocketClient>(node.at("address").get<std::string>(), keys);
+            away_ = std::make_unique<SocketClient>(node.at("address").get<std::string>(), keys, refused_);
         }
         return *trouble;
     } catch (const zmq::error_t& error) {
@@ -290,6 +326,10 @@ public:
                      std::string("the pool sends us to a node that has no address: ") + error.what()};
     } catch (const json::exception& error) {
         return Error{Error::Kind::remote, std::string("the pool answered nonsense: ") + error.what()};
+    }
+
+    void wait_for_connection(std::chrono::milliseconds at_most, std::function<bool()> enough) override {
+        home_->wait_for_connection(at_most, std::move(enough));
     }
 
     // Other nodes' keys come with the redirect.
@@ -309,14 +349,16 @@ private:
     Client& current() const { return away_ ? *away_ : *home_; }
 
     wire::ClientKeys keys_;
+    const Refused refused_;
     std::unique_ptr<SocketClient> home_, away_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::open(const std::string& endpoint, const wire::ClientKeys& keys) try {
+Result<std::unique_ptr<Client>> Client::open(const std::string& endpoint, const wire::ClientKeys& keys,
+                                             Refused refused) try {
     if (auto room = wire::room_for(connection_threads, connection_descriptors); !room) return room.error();
-    return std::unique_ptr<Client>(std::make_unique<PoolClient>(endpoint, keys));
+    return std::unique_ptr<Client>(std::make_unique<PoolClient>(endpoint, keys, refused));
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::usage, "'" + endpoint + "' is no pool address: " + error.what(),
                  "it looks like tcp://host:14900"};

@@ -30,10 +30,14 @@
 //                                               gpus: {type: {total, free}}, claims}], asked: name, gone: [name]}; gone:
 //                                               were there since that server's start
 //   release         -                           {}; ends the caller's own claim
-//   ledger          since, behind, everyone     {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
-//                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
+//   ledger          since, behind, everyone,    {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
+//                   sums, borders               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
 //                                               accounts only, of the caller's own
-//                                               account what was in use after `since`; a running claim may come twice
+//                                               account what was in use after `since`; a running claim may come twice.
+//                                               With `sums` true, each of claims that are alike between two borders (times
+//                                               that are named, hours, changes of the price) may stand for several, of
+//                                               which no one is told apart: {lines: how many, held_ms: their times together,
+//                                               from, to: of all of them, …}; any_run_of_host() is then the machine
 //   pool            day                         {now, nodes, other_nodes, gpus, claims, queue, queue_length}: what there is
 //                                               now, of the node that is asked (README.md of gpu_server/watch/); of others'
 //                                               claims only which GPUs they hold; accounts only. With `day` true, and for
@@ -62,6 +66,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -82,24 +87,35 @@ inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
 
 // GPUs of one claim, which are of one type: the largest nodes sold have as many.
 inline constexpr int gpus_per_claim_max = 16;
+// Times that a request for sums of the ledger may name.
+inline constexpr size_t ledger_borders_max = 64;
 // What a machine or a `tnr run` is called at the pool: letters, digits, '-', '_' and '.'. A host name's label has 63.
 inline constexpr size_t name_bytes_max = 64;
+
+// What a client does with an address that refuses connections. Programs try again: its server may be restarting. Who sits at a
+// terminal would rather know.
+enum class Refused { try_again, say_so };
 
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {
 public:
     // Only makes the socket; an unreachable pool shows at the first request. `endpoint`: "tcp://host:port".
-    static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys);
+    static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys,
+                                                Refused refused = Refused::try_again);
     virtual ~Client() = default;
 
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
-    // reached at all is given up after default_timeout, however long `timeout` is; one that refuses our key, which it may
-    // not have heard of yet, after 3 s (Kind auth). If the connection breaks, the request is repeated. One thread at a time.
+    // reached at all is given up after default_timeout (or wait_for_connection()), however long `timeout` is; one that
+    // refuses our key, which it may not have heard of yet, after 3 s (Kind auth). If the connection breaks, the request is
+    // repeated. One thread at a time.
     //
     // Where another node of the pool is the one to ask, that is asked, and so are later requests, until it does not answer:
     // then the first one is asked again.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
+    // From now on an address that says nothing is given up after that long, or once `enough` says so, which is asked a few
+    // times a second, by whichever thread makes the request.
+    virtual void wait_for_connection(std::chrono::milliseconds at_most, std::function<bool()> enough = {}) = 0;
     // The pool's public key where the last answers told of a newer one than `keys` had; later connections use it already.
     virtual std::optional<std::string> newer_pool_key() const = 0;
     // Of the node that answered last.
@@ -113,6 +129,10 @@ Result<nlohmann::json> parse(const void* data, size_t size);
 // The address of a session's worker, for a client that reached the pool at `pool`: the host "*" in `told` is replaced
 // by the pool's. Other text is returned unchanged.
 std::string worker_endpoint(const std::string& told, const std::string& pool);
+// HOST of "run-HOST-PROCESS", as a program of `tnr run` is called at the pool; empty for other names.
+std::string host_of_run(const std::string& machine);
+// "run-HOST-0" for all programs of that host; other names are returned unchanged.
+std::string any_run_of_host(const std::string& machine);
 // {"error": …} as an answer carries it, and back.
 nlohmann::json to_json(const Error& error);
 Error error_from_json(const nlohmann::json& error);

@@ -164,7 +164,10 @@ Result<> is_whole(sqlite3* database, const std::string& what, const std::string&
 Result<> check_backup(sqlite3* database, const std::string& file) {
     const Error foreign{Error::Kind::usage, file + " is no backup of tnr-gpu-server",
                         "`tnr-gpu-server backup FILE` makes one"};
-    if (!Statement(database, "PRAGMA schema_version", {}).next()) return foreign;
+    if (!Statement(database, "PRAGMA schema_version", {}).next())
+        return sqlite3_errcode(database) == SQLITE_CORRUPT  // shorter than its first page says
+                   ? Error{Error::Kind::usage, file + " is damaged: a part of it is missing", "use another backup"}
+                   : foreign;
     if (auto whole = is_whole(database, file, "use another backup"); !whole) return whole;
     Statement key(database, "SELECT count(*) FROM backup WHERE name = 'server.key'", {});
     if (!key.next() || key.number(0) != 1) return foreign;

@@ -8,6 +8,7 @@
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/ledger_sums.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
@@ -301,7 +302,7 @@ static json line_of(const ClaimRecord& claim) {
     json line = {{"id", claim.id},
                  {"machine", claim.machine},
                  {"gpu", claim.gpu},
-                 {"count", std::count(claim.devices.begin(), claim.devices.end(), ',') + 1},
+                 {"count", gpus_of(claim)},
                  {"node", claim.node},
                  {"from", claim.began_ms},
                  {"to", claim.until_ms()},
@@ -336,17 +337,28 @@ json Handler::queue_of(const Caller& caller, const Request& request) {
 }
 
 Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
+    const int most = request.sums ? ledger_lines_per_sum : ledger_lines_per_answer;
     auto claims = ledger_.claims_of(request.everyone ? std::nullopt : std::optional(caller.account),
-                                    {request.since, request.behind}, ledger_lines_per_answer);
+                                    {request.since, request.behind}, most);
     if (!claims) return claims.error();
     json lines = json::array(), next;
-    if (std::ssize(*claims) == ledger_lines_per_answer)
-        next = {{"since", claims->back().until_ms()}, {"behind", claims->back().id}};
-    for (auto& claim : *claims) {
+    if (std::ssize(*claims) == most) next = {{"since", claims->back().until_ms()}, {"behind", claims->back().id}};
+    for (auto& claim : *claims)
         if (auto now = books_.use_of(claim.id)) claim.use = *now;
+    auto add_line = [&](const ClaimRecord& claim) -> json& {
         lines.push_back(line_of(claim));
         if (request.everyone) lines.back()["account"] = claim.account;
+        return lines.back();
+    };
+    if (!request.sums) {
+        for (const auto& claim : *claims) add_line(claim);
+        return json{{"claims", lines}, {"next", next}};
     }
+    auto prices = store_.prices(0, std::numeric_limits<int>::max());
+    if (!prices) return prices.error();
+    LedgerSums sums(request.borders, *prices);
+    for (auto& claim : *claims) sums.add(std::move(claim));
+    for (const auto& sum : sums.sums()) add_line(sum.all).update({{"lines", sum.lines}, {"held_ms", sum.held_ms}});
     return json{{"claims", lines}, {"next", next}};
 }
 

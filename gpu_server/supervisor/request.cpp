@@ -61,6 +61,19 @@ public:
         if (!found->is_boolean()) return wrong(key, "should be true or false"), false;
         return *found;
     }
+    std::vector<int64_t> times(const char* key, size_t most) {
+        auto found = object_.find(key);
+        if (found == object_.end()) return {};
+        const bool fits = found->is_array() && found->size() <= most;
+        if (!fits)
+            return wrong(key, "should be a list of up to " + std::to_string(most) + " numbers"), std::vector<int64_t>{};
+        std::vector<int64_t> times;
+        for (const auto& each : *found) {
+            if (!each.is_number_integer()) return wrong(key, "should have numbers alone"), std::vector<int64_t>{};
+            times.push_back(each.get<int64_t>());
+        }
+        return times;
+    }
     std::string name(const char* key, bool required) {
         auto value = text(key, control::name_bytes_max, required);
         if (!value.empty() && !is_name(value)) wrong(key, "may have letters, digits, '-', '_' and '.' only");
@@ -124,6 +137,8 @@ void read_fields(Fields& fields, Request& request) {
         case Op::ledger:
             request.everyone = fields.flag("everyone");
             request.since = fields.number("since", 0, std::numeric_limits<int64_t>::max(), 0);
+            request.sums = fields.flag("sums");
+            request.borders = fields.times("borders", control::ledger_borders_max);
             [[fallthrough]];
         case Op::prices:
             request.behind = fields.number("behind", 0, std::numeric_limits<int64_t>::max(), 0);

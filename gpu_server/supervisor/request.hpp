@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "api_client/base/result.hpp"
 
@@ -45,9 +46,11 @@ struct Request {
     int64_t since = 0;      // milliseconds since 1970
     int64_t behind = 0;     // the last line of the page before
     bool everyone = false;  // an operator asks for all users'
-    bool day = false;       // and for the last day
-    std::string pool_key;   // by which the sender knows the server
-    std::string machine;    // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
+    bool sums = false;      // lines that are alike as one, but for what these borders part
+    std::vector<int64_t> borders;
+    bool day = false;      // and for the last day
+    std::string pool_key;  // by which the sender knows the server
+    std::string machine;   // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
 };
 
 // "session": as requests spell it.

@@ -188,6 +188,16 @@ TEST_CASE("the cloud's own figure stands beside ours, with the difference", "[cl
     CHECK(spent.fake.document({"billing"})["clouds"][0]["ours_this_month"] == 0);
 }
 
+TEST_CASE("a bill by day has each day of its time, also the last one where that began later in the day",
+          "[cli][billing]") {
+    Spent spent;
+    std::vector<std::string> days;
+    for (const auto& [day, amount] :
+         spent.bill({"--by", "day", "--since", "2026-01-02T12:00", "--until", "2026-01-04T06:00"}))
+        days.push_back(day);
+    CHECK(days == std::vector<std::string>{"2026-01-02", "2026-01-03", "2026-01-04"});
+}
+
 TEST_CASE("billing refuses times and groups that are none", "[cli][billing]") {
     test::FakeSession fake;
     for (std::vector<std::string> words :
@@ -202,4 +212,57 @@ TEST_CASE("billing refuses times and groups that are none", "[cli][billing]") {
     CHECK(fake.tnr({"billing"}) == 0);
     CHECK(fake.out.str() == "Nothing was spent, as far as this computer knows\n");
     CHECK(*cli::parse_when("", "2d", 200'000) == 200'000 - 2 * 86'400);
+    REQUIRE(fake.tnr({"billing", "--since", "2026-01-03"}) == 2);  // it is the 2nd
+    CHECK(fake.err.str().find("--since is in the future") != std::string::npos);
+}
+
+TEST_CASE("times are what is written, and none that there are not", "[cli][billing]") {
+    auto when = [](const std::string& text) {
+        auto time = cli::parse_when("--since", text, 0);
+        return time ? ui::utc_text(*time) : time.error().what;
+    };
+    auto none = [&](const std::string& text) { return when(text) == "--since is no time: '" + text + "'"; };
+    CHECK(when("2026-11-01") == "2026-11-01T00:00:00Z");
+    CHECK(when("2026-11-01T09:30") == "2026-11-01T09:30:00Z");
+    CHECK(when("2026-11-01 09:30:15Z") == "2026-11-01T09:30:15Z");
+    CHECK(when("2026-11-01T01:30:00+05:30") == "2026-10-31T20:00:00Z");
+    CHECK(when("2026-11-01T01:30-0800") == "2026-11-01T09:30:00Z");
+    CHECK(when("2026-11-01T01:30+02") == "2026-10-31T23:30:00Z");
+    CHECK(when("2028-02-29") == "2028-02-29T00:00:00Z");
+    // An hour that New York does not have that day, and one that it has twice.
+    for (const char* zone : {"America/New_York", "Pacific/Kiritimati", ":nonsense", "X-25:99"}) {
+        setenv("TZ", zone, 1);
+        tzset();
+        CHECK(when("2026-03-08T02:30") == "2026-03-08T02:30:00Z");
+        CHECK(when("2026-11-01T01:30") == "2026-11-01T01:30:00Z");
+    }
+    unsetenv("TZ");
+    tzset();
+    for (const char* text : {"2026-02-29",
+                             "2026-02-31",
+                             "2026-04-31T10:00:00Z",
+                             "2100-02-29",
+                             "2026-00-10",
+                             "2026-1-2",
+                             "2026-11-01T24:00",
+                             "2026-11-01T10:60",
+                             "2026-11-01T10",
+                             "2026-11-01T10:00:61",
+                             "2026-11-01T10:00+15:00",
+                             "2026-11-01T10:00+5",
+                             "2026-11-01T10:00ZZ",
+                             "2026-11-01Z",
+                             " 2026-11-01",
+                             "-026-11-01",
+                             "2026-11-01T-1:00",
+                             "26-11-01",
+                             "",
+                             "d",
+                             "-1d",
+                             "1.5d",
+                             "99999999999d",
+                             "+3h"}) {
+        INFO(text);
+        CHECK(none(text));
+    }
 }

@@ -224,7 +224,7 @@ public:
     }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
     Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
-    Result<cli::PoolBooks> books(int64_t since, bool everyone) override {
+    Result<cli::PoolBooks> books(int64_t since, bool everyone, const std::vector<int64_t>&) override {
         if (everyone && !world_.pool_operator)
             return Error{Error::Kind::auth, "only an operator may ask for everybody's"};
         if (world_.old_pool) return Error{Error::Kind::usage, "there is no operation '\"ledger\"'"};

@@ -12,6 +12,28 @@
 
 using namespace tnr;
 
+TEST_CASE("a line with a token that is pasted twice at once signs in, and neither says that it was of no use",
+          "[cli]") {
+    test::FakeSession fake;
+    const auto server = wire::make_key_pair(), token = wire::make_key_pair(), first = wire::make_key_pair();
+    fake.world.pool_role = "token";
+    fake.world.redeemed = first.public_key;  // by the other one,
+    const std::vector<std::string> line{"login", "pool", "tcp://gpu.example:1", server.public_key, token.secret_key};
+    SECTION("which signs in while this one asks") {
+        auto open = fake.session.pool;
+        fake.session.pool = [&](const cli::PoolLogin& login) {
+            REQUIRE(fake.session.logins().save({login.address, {server.public_key, first}}));
+            return open(login);
+        };
+        CHECK(fake.tnr(line) == 0);
+        CHECK(fake.session.logins().find("tcp://gpu.example:1")->keys.own.public_key == first.public_key);
+    }
+    SECTION("which had done so before: then the token is a used one") {
+        REQUIRE(fake.session.logins().save({"tcp://gpu.example:1", {server.public_key, first}}));
+        CHECK(fake.tnr(line) == 4);
+    }
+}
+
 TEST_CASE("login checks the keys and asks the pool before it stores anything; the last pool is the default", "[cli]") {
     test::FakeSession fake;
     auto server = wire::make_key_pair(), own = wire::make_key_pair();

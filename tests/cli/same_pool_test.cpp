@@ -1,5 +1,6 @@
 // Who is signed in at several nodes of one pool, or at several addresses of a server.
 #include "cli/money/budget.hpp"
+#include "cli/ui/time.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -96,6 +97,67 @@ TEST_CASE("a pool that one is signed in to at two of its nodes is billed and lis
         REQUIRE(two.fake.session.logins().save({there, {wire::make_key_pair().public_key, wire::make_key_pair()}}));
         CHECK(two.spent({"billing"}) == 8.0);
     }
+}
+
+TEST_CASE("a command asks the pool at another of its addresses where the one that it is for is dead", "[cli][pool]") {
+    TwoLogins two;
+    two.are("p", "p");
+    for (const char* address : {here, there}) REQUIRE(two.fake.session.logins().note_pool(address, "p"));
+    two.other.pool_reachable = false;  // the default: the last one that was signed in to
+    auto pool_of = [&](const json& document) { return document["pool"]; };
+    SECTION("and says so") {
+        REQUIRE(two.fake.tnr({"run", "--dry-run", "--", "true"}) == 0);
+        CHECK(two.fake.out.str() == "Would run true with 1 x h100 from the pool at " + std::string(here) + "\n");
+        CHECK(two.fake.err.str() ==
+              "note: the pool does not answer at " + std::string(there) + "; it is asked at " + here + "\n");
+        CHECK(two.fake.tnr({"pool", "top", "--once"}) == 0);
+    }
+    SECTION("a machine that starts meanwhile is told of the one that answers, and the others know it") {
+        two.fake.start_demo();
+        CHECK((*two.fake.session.records().find("demo"))->pool == here);
+        CHECK(two.fake.world.enrolled.contains("demo"));
+        two.other.pool_reachable = true;
+        REQUIRE(two.fake.tnr({"start", "demo", "--pool", there}) == 0);
+        CHECK((*two.fake.session.records().find("demo"))->pool == there);
+        // What one address forgets the pool has forgotten.
+        CHECK(two.fake.world.enrolled.contains("demo"));
+    }
+    SECTION("an address that is another pool's by now does not stand for it") {
+        two.fake.world.pool_identity = "q";
+        CHECK(two.fake.tnr({"run", "--dry-run", "--", "true"}) == 1);
+    }
+    SECTION("another account's address does not either") {
+        REQUIRE(two.fake.session.logins().save({here, {wire::make_key_pair().public_key, wire::make_key_pair()}, "p"}));
+        CHECK(two.fake.tnr({"run", "--dry-run", "--pool", there, "--", "true"}) == 1);
+    }
+    SECTION("one that was silent a moment ago is asked last") {
+        two.other.pool_reachable = true;
+        two.fake.session.silent_pools().note(there, true, *ui::seconds_of("2026-01-02T03:04:00Z"));
+        CHECK(pool_of(two.fake.document({"run", "--dry-run", "--", "true"})) == here);
+        two.fake.session.now = [] { return "2026-01-02T03:05:01Z"; };
+        CHECK(pool_of(two.fake.document({"run", "--dry-run", "--", "true"})) == there);
+    }
+}
+
+TEST_CASE("for a minute it is known which addresses were silent, but for a clock that is set back", "[cli][pool]") {
+    test::FakeSession fake;
+    auto silent = fake.session.silent_pools();
+    CHECK_FALSE(silent.lately(here, 1'000));
+    silent.note(here, true, 1'000);
+    CHECK(silent.lately(here, 1'000));
+    CHECK(silent.lately(here, 1'059));
+    CHECK_FALSE(silent.lately(there, 1'000));
+    silent.note(here, true, 1'050);  // no longer for that
+    CHECK_FALSE(silent.lately(here, 1'060));
+    CHECK_FALSE(silent.lately(here, 999));
+    silent.note(there, true, 1'001);
+    silent.note(here, false, 1'002);
+    CHECK_FALSE(silent.lately(here, 1'002));
+    CHECK(silent.lately(there, 1'002));
+    REQUIRE(write_file(fake.session.cache_folder + "/silent_pools.json", "[1, {"));
+    CHECK_FALSE(silent.lately(there, 1'002));
+    silent.note(there, true, 1'003);
+    CHECK(silent.lately(there, 1'003));
 }
 
 TEST_CASE("who signs in is told which pool it is, and pool.json has it", "[cli][pool]") {

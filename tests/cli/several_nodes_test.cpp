@@ -128,7 +128,7 @@ TEST_CASE("all nodes of a pool are asked at once for their ledgers", "[cli][pool
     PoolOfFour nodes;
     auto pool = cli::connect_pool({nodes.addresses["a"], {}});
     REQUIRE(pool);
-    auto books = (*pool)->books(0, true);
+    auto books = (*pool)->books(0, true, {});
     REQUIRE(books);
     std::set<std::string> from;
     for (auto& use : books->uses) from.insert(use.machine);

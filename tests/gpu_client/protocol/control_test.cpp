@@ -1,20 +1,56 @@
 // Control messages and configuration: foreign text in, clear errors out.
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
+#include "api_client/base/descriptors.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
 
 using namespace tnr;
 using nlohmann::json;
+
+namespace {
+
+// Takes connections in the kernel and says nothing.
+struct SilentServer {
+    UniqueFd socket{::socket(AF_INET, SOCK_STREAM, 0)};
+    std::string address;
+    SilentServer() {
+        sockaddr_in name{};
+        name.sin_family = AF_INET;
+        name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof name;
+        REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&name), length) == 0);
+        REQUIRE(::listen(socket.get(), 64) == 0);
+        REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &length) == 0);
+        address = "tcp://127.0.0.1:" + std::to_string(ntohs(name.sin_port));
+    }
+};
+
+// As a server that has no room for one more.
+struct ClosingServer : SilentServer {
+    std::atomic<int> closed = 0;
+    std::thread thread{[this] {
+        for (int taken = 0; (taken = ::accept(socket.get(), nullptr, nullptr)) >= 0; ++closed) ::close(taken);
+    }};
+    ~ClosingServer() {
+        ::shutdown(socket.get(), SHUT_RDWR);
+        thread.join();
+    }
+};
+
+}  // namespace
 
 TEST_CASE("only objects of bounded size and depth are control messages", "[control]") {
     auto refused = [](const std::string& text) { return !control::parse(text.data(), text.size()); };
@@ -58,6 +94,45 @@ TEST_CASE("an unreachable pool is an error that names the address, within its ti
     CHECK(answer.error().kind == Error::Kind::network);
     CHECK(answer.error().what.find("127.0.0.1:1") != std::string::npos);
     CHECK_FALSE(answer.error().hint.empty());
+}
+
+TEST_CASE("who would rather know is told at once of an address that refuses, and programs wait for its server",
+          "[control]") {
+    auto says_so = control::Client::open("tcp://127.0.0.1:1", {}, control::Refused::say_so);
+    REQUIRE(says_so);
+    for (int i = 0; i < 2; ++i) {  // and asked again it is tried again
+        auto answer = (*says_so)->request({{"op", "hello"}});
+        REQUIRE(!answer);
+        CHECK(answer.error().kind == Error::Kind::network);
+        CHECK(answer.error().what == "cannot connect to the pool at tcp://127.0.0.1:1");
+    }
+    auto program = control::Client::open("tcp://127.0.0.1:1", {});
+    REQUIRE(program);
+    auto answer = (*program)->request({{"op", "hello"}}, std::chrono::milliseconds(300));
+    REQUIRE(!answer);
+    CHECK(answer.error().what.find("no answer") == 0);
+}
+
+TEST_CASE("who would rather know is told of no refusal while a server takes connections and closes them", "[control]") {
+    auto there = std::make_unique<ClosingServer>();
+    auto client = control::Client::open(there->address, {}, control::Refused::say_so);
+    REQUIRE(client);
+    auto answer = (*client)->request({{"op", "hello"}}, std::chrono::milliseconds(400));
+    REQUIRE(!answer);
+    CHECK(answer.error().what.find("no answer") == 0);
+    CHECK(there->closed > 1);  // it was tried again
+}
+
+TEST_CASE("a silent address is waited for until somebody says that it is enough", "[control]") {
+    SilentServer there;
+    auto client = control::Client::open(there.address, {}, control::Refused::say_so);
+    REQUIRE(client);
+    int asked = 0;
+    (*client)->wait_for_connection(std::chrono::hours(1), [&] { return ++asked > 3; });
+    auto answer = (*client)->request({{"op", "hello"}}, std::chrono::hours(1));
+    REQUIRE(!answer);
+    CHECK(answer.error().kind == Error::Kind::network);
+    CHECK(asked == 4);
 }
 
 // ZeroMQ's own threads block signals once they run. Those of this process mostly have not yet when it gets one: it has one

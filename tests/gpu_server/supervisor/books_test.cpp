@@ -8,6 +8,7 @@
 
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/books.hpp"
+#include "gpu_server/supervisor/ledger_sums.hpp"
 #include "gpu_server/supervisor/price_commands.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
@@ -207,6 +208,100 @@ TEST_CASE("a long ledger comes by the page", "[server][ledger]") {
     CHECK(seen.size() == claims);
     for (auto& [name, times] : seen) CHECK(times == 1);
     CHECK(whole_ledger(*client, 1'100).size() < claims / 2);
+}
+
+namespace {
+
+// All there is between two borders, which no line may pass that is a sum.
+struct Sums {
+    std::map<std::string, int64_t> lines, held_ms, bytes_up;  // by machine
+    size_t answers = 0, told = 0;
+};
+
+Sums sums_of(tnr::control::Client& client, const std::vector<int64_t>& borders) {
+    Sums sums;
+    json request = {{"op", "ledger"}, {"sums", true}, {"borders", borders}};
+    while (true) {
+        auto answer = ask(client, request);
+        INFO(answer);
+        REQUIRE(answer.contains("claims"));
+        ++sums.answers;
+        for (auto& line : answer["claims"]) {
+            ++sums.told;
+            sums.lines[line["machine"]] += line["lines"].get<int64_t>();
+            sums.held_ms[line["machine"]] += line["held_ms"].get<int64_t>();
+            sums.bytes_up[line["machine"]] += line["bytes_up"].get<int64_t>();
+            for (int64_t border : borders)
+                CHECK((line["lines"] == 1 || line["to"] <= border || line["from"] >= border));
+        }
+        if (answer["next"].is_null()) return sums;
+        request.update(answer["next"]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a long ledger that is only added up is told in few lines, and adds up to the same", "[server][ledger]") {
+    auto folder = std::make_shared<Folder>();
+    { Server server({"--plain", "--emulate", "h100"}, {}, folder); }
+    auto ledger = std::move(*open_sqlite_ledger(folder->path + "/state/pool.db"));
+    constexpr int64_t hour = 3'600'000, begin = 500'000 * hour, claims = 3'000;
+    std::map<std::string, int64_t> lines, held_ms, bytes_up;
+    for (int64_t i = 0; i < claims; ++i) {  // for three hours, some over the hour
+        const bool run = i % 3 == 0;
+        const auto name = run ? "run-pc-" + std::to_string(1'000 + i) : "m" + std::to_string(i % 3);
+        const int64_t lasted = i % 5 * 700;
+        auto id = *ledger->begin({0, "", name, i % 7 ? "h100" : "a100", i % 11 ? "u" : "u,v", "n", begin + i * 3'600});
+        REQUIRE(ledger->note({{id, {lasted, i, 2 * i}, "done"}}));
+        const auto who = run ? "run-pc-0" : name;
+        ++lines[who], held_ms[who] += lasted, bytes_up[who] += i;
+    }
+    REQUIRE(prices(folder->path + "/state", {"set", "h100", "2/h"}).code == 0);
+    Server server({"--plain", "--emulate", "h100"}, {}, folder);
+    auto client = client_of(server);
+    for (const auto& borders : {std::vector<int64_t>{}, {begin + 1'000'123, begin + 7'300'000}}) {
+        auto sums = sums_of(*client, borders);
+        CHECK(sums.lines == lines);
+        CHECK(sums.held_ms == held_ms);
+        CHECK(sums.bytes_up == bytes_up);
+        CHECK(sums.answers == 1 + claims / tnr::server::ledger_lines_per_sum);
+        CHECK(sums.told < claims / 4);  // a fifth lasted for no time at all
+    }
+    for (const json& wrong :
+         {json("x"), json(7), json::array({"x"}), json::array({1.5}), json(std::vector<int>(65, 1))})
+        CHECK(ask(*client, {{"op", "ledger"}, {"sums", true}, {"borders", wrong}})["error"]["kind"] == "usage");
+}
+
+TEST_CASE("a sum of the ledger is of one price and of one hour", "[ledger]") {
+    using namespace tnr::server;
+    constexpr int64_t hour = 3'600'000;
+    auto claim = [](int64_t id, int64_t from, int64_t to, bool ended = true) {
+        ClaimRecord one{id, "alice", "trainer", "h100", "u", "n", from, {to - from, 1, 2, 3}, ended};
+        one.wipe = WipeRecord{10, 5, 1};
+        return one;
+    };
+    LedgerSums sums(
+        {}, {{1, "h100", 100, "USD", 1'000'000}, {2, "h100", 2'000, "USD", 2'000'000}, {3, "a100", 150, "USD", 1}});
+    sums.add(claim(1, 100, 200));
+    sums.add(claim(2, 140, 2'000));       // up to the price's change
+    sums.add(claim(3, 1'999, 2'001));     // over it
+    sums.add(claim(4, 2'000, 3'000));     // behind it
+    sums.add(claim(5, 3'000, hour));      // up to the hour
+    sums.add(claim(6, 3'000, hour + 1));  // over it
+    sums.add(claim(7, hour, hour + 5));
+    sums.add(claim(8, 100, 300, false));  // runs
+    sums.add(claim(9, 100, 100));         // no time
+    std::vector<std::vector<int64_t>> told;
+    for (const auto& sum : sums.sums()) told.push_back({sum.lines, sum.all.began_ms, sum.all.until_ms(), sum.held_ms});
+    CHECK(told == std::vector<std::vector<int64_t>>{{2, 100, 2'000, 1'960},
+                                                    {1, 1'999, 2'001, 2},
+                                                    {2, 2'000, hour, hour - 2'000},
+                                                    {1, 3'000, hour + 1, hour - 2'999},
+                                                    {1, hour, hour + 5, 5},
+                                                    {1, 100, 300, 200},
+                                                    {1, 100, 100, 0}});
+    CHECK(sums.sums()[0].all.use.bytes_down == 4);
+    CHECK(sums.sums()[0].all.wipe->checked_bytes == 10);
 }
 
 TEST_CASE("the operator's price is everybody's at once, and its history stays", "[server][ledger]") {

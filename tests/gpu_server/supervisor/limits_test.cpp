@@ -40,8 +40,8 @@ const std::set<std::string> nobodys{
     "arriving_image_bytes_max", "arriving_images_max", "image_writers_max", "nodes_remembered_max", "sent_max",
     "refusals_looking_max", "look_at_all_pause_max", "threads_of_all_max",
     // of a message, which is split; of a message that no peer sends
-    "ledger_lines_per_answer", "prices_per_answer", "worker_message_bytes_max", "audit_file_bytes_max",
-    "audit_files_max", "audit_lines_max", "report_claims_max", "report_users_max",
+    "ledger_lines_per_answer", "ledger_lines_per_sum", "prices_per_answer", "worker_message_bytes_max",
+    "audit_file_bytes_max", "audit_files_max", "audit_lines_max", "report_claims_max", "report_users_max",
     // of what we send: a client's own, a sender's, and what a node asks of etcd and of others
     "inline_copy_bytes_max", "kept_batches_max", "lane_failures_max", "spans_max", "fellows_asked_max",
     "fellows_gone_max", "fellow_lines_max",

@@ -200,6 +200,8 @@ TEST_CASE("a backup in which a bit has flipped is refused, wherever it is, and l
         CHECK(says(restore(another_key).err, other + " is damaged: it is not what was written"));
         CHECK(restore(whole.substr(0, whole.size() - 1)).code == 2);
         CHECK(restore(whole + "x").code == 2);
+        for (size_t kept : {whole.size() - 1, whole.size() / 2, whole.size() / 3})
+            CHECK(says(restore(whole.substr(0, kept)).err, other + " is damaged"));
         CHECK_FALSE(std::filesystem::exists(one.state + "/pool.db.before-restore"));
         CHECK(says(one.command({"user", "list"}).out, "later"));
     }

@@ -1,0 +1,154 @@
+// See usage_error.hpp.
+#include "gpu_server/usage_error.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <numeric>
+#include <regex>
+
+namespace tnr::server {
+namespace {
+
+// The command that was being parsed, with the words that lead to it: "tnr-gpu-server user add".
+struct Reached {
+    const CLI::App* command;
+    std::string path;
+};
+Reached reached(const CLI::App& app) {
+    Reached at{&app, app.get_name()};
+    while (!at.command->get_subcommands().empty()) {
+        at.command = at.command->get_subcommands().front();
+        at.path += " " + at.command->get_name();
+    }
+    return at;
+}
+
+// Those that `--help` shows.
+std::vector<std::string> commands_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const auto* one : app.get_subcommands([](const CLI::App*) { return true; }))
+        if (!one->get_group().empty()) names.push_back(one->get_name());
+    return names;
+}
+std::vector<std::string> options_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const auto* option : app.get_options())
+        for (const auto& name : option->get_lnames())
+            if (!option->get_group().empty()) names.push_back("--" + name);
+    return names;
+}
+
+std::string listed(const std::vector<std::string>& words) {
+    std::string list;
+    for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
+    return list;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+    const auto near = nearest(word, known);
+    return near.empty() ? "" : "did you mean '" + near + "'? ";
+}
+
+// CLI11 only says that a command is missing, also where there is a word that is none.
+Error no_command(const CLI::App& app, const Reached& at) {
+    const auto words = app.remaining(true);
+    const auto word = std::find_if(words.begin(), words.end(), [](auto& one) { return !one.starts_with('-'); });
+    const auto names = commands_of(*at.command);
+    if (word != words.end())
+        return {Error::Kind::usage, "`" + at.path + "` has no command '" + *word + "'",
+                did_you_mean(*word, names) + "commands: " + listed(names)};
+    return {Error::Kind::usage, "`" + at.path + "` needs a command: " + listed(names),
+            "`" + at.path + " --help` explains them"};
+}
+
+std::string missing(const Reached& at) {
+    for (const auto* option : at.command->get_options()) {
+        if (!option->get_required() || option->count() > 0) continue;
+        auto name = option->get_name(), what = option->get_description();
+        if (name[0] != '-') std::transform(name.begin(), name.end(), name.begin(), ::toupper);
+        return "`" + at.path + "` needs " + name + " (" + what + ")";
+    }
+    return "`" + at.path + "` lacks something";
+}
+
+// An option that there is not leaves its value behind, too.
+Error not_expected(const CLI::App& app, const Reached& at, const std::string& help) {
+    const auto words = app.remaining(true);
+    if (words.empty()) return {Error::Kind::usage, "`" + at.path + "` is given too much", help};
+    auto word = std::find_if(words.begin(), words.end(), [](auto& one) { return one.starts_with('-'); });
+    if (word == words.end())
+        return {Error::Kind::usage, "`" + at.path + "` does not expect '" + words.front() + "'",
+                did_you_mean(words.front(), commands_of(*at.command)) + help};
+    const auto name = word->substr(0, word->find('='));
+    return {Error::Kind::usage, "`" + at.path + "` has no option '" + name + "'",
+            did_you_mean(name, options_of(*at.command)) + help};
+}
+
+// "--gpus: 1 required INT missing", "--gpus: At Most 1 required but received 2"
+std::string mismatch(const std::string& said) {
+    const auto option = said.substr(0, said.find(':'));
+    return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
+}
+
+// Letters to change, add or take away to make one of the other.
+size_t distance(const std::string& one, const std::string& other) {
+    std::vector<size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 0; i < one.size(); ++i) {
+        size_t diagonal = std::exchange(row[0], i + 1);
+        for (size_t j = 0; j < other.size(); ++j) {
+            size_t changed = diagonal + (one[i] != other[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+}  // namespace
+
+std::string nearest(const std::string& name, const std::vector<std::string>& known) {
+    std::string found;
+    size_t least = std::max<size_t>(name.size() / 3, 1) + 1;  // as `tnr` has it
+    for (auto& each : known)
+        if (auto is = distance(name, each); is < least) least = is, found = each;
+    return found;
+}
+
+std::string value_error(const CLI::Error& problem) {
+    const std::string said = problem.what();
+    static const std::regex range("([^ ]+): Value (.*) not in range \\[?(.*?) (?:-|to) (.*?)\\]?");
+    static const std::regex one_of("([^ ]+): (.*) not in \\{(.*)\\}");
+    static const std::regex no_value("Could not convert: ([^ ]+) = (.*)");
+    static const std::regex own("([^ ]+): (its value .*)");
+    std::smatch parts;
+    const auto short_number = [](const std::string& number) {  // "100.000000"
+        return std::regex_replace(number, std::regex("(\\.[0-9]*[1-9])0+$|\\.0+$"), "$1");
+    };
+    if (std::regex_match(said, parts, range))
+        return parts[1].str() + " takes " + short_number(parts[3]) + " to " + short_number(parts[4]) + ", not '" +
+               parts[2].str() + "'";
+    if (std::regex_match(said, parts, one_of))
+        return parts[1].str() + " takes " + std::regex_replace(parts[3].str(), std::regex(","), ", ") + ", not '" +
+               parts[2].str() + "'";
+    if (std::regex_match(said, parts, no_value)) return parts[1].str() + " takes no '" + parts[2].str() + "'";
+    if (std::regex_match(said, parts, own)) return parts[1].str() + ": " + parts[2].str();
+    return said;
+}
+
+Error usage_error(const CLI::App& app, const CLI::ParseError& problem) {
+    const auto at = reached(app);
+    const std::string help = "`" + at.path + " --help` shows what there is";
+    if (dynamic_cast<const CLI::RequiredError*>(&problem)) {
+        if (at.command->get_require_subcommand_min() > 0) return no_command(app, at);
+        return {Error::Kind::usage, missing(at), help};
+    }
+    if (dynamic_cast<const CLI::ExtrasError*>(&problem)) return not_expected(app, at, help);
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem))
+        return {Error::Kind::usage, mismatch(problem.what()), help};
+    if (dynamic_cast<const CLI::ExcludesError*>(&problem))
+        return {Error::Kind::usage, problem.what(), "leave one of them away; " + help};
+    return {Error::Kind::usage, value_error(problem), help};
+}
+
+}  // namespace tnr::server
