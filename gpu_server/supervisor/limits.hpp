@@ -243,7 +243,7 @@ inline constexpr milliseconds busy_lasts{2'500};
 // Lines of the ledger, and prices, in one answer: about 100 KiB, made in a millisecond.
 inline constexpr int ledger_lines_per_answer = 256;
 // And those that are added up for one: most are read, and few are said.
-inline constexpr int ledger_lines_per_sum = 2048;
+inline constexpr int ledger_lines_per_sum = 1024;
 inline constexpr int prices_per_answer = 512;
 // How often we look whether the keys of those that hold GPUs are still enrolled, and for a new key of our own: `user remove`
 // and `rotate-key` are other processes.
