@@ -164,6 +164,7 @@ Result<int64_t> parse_when(const std::string& option, const std::string& text, i
     if (wrong == std::errc{} && number >= 0 && number <= days_max) {
         if (unit == "d") return now - number * day_seconds;
         if (unit == "h") return now - number * 3600;
+        if (unit == "m") return now - number * 60;
     }
     return Error{Error::Kind::usage, option + " is no time: '" + text + "'",
                  "it looks like 2026-11-01, 2026-11-01T09:30, 2026-11-01T09:30+05:30, or 7d for seven days ago; "

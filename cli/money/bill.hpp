@@ -37,7 +37,7 @@ const std::vector<std::string>& bill_groups();
 Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers, int64_t since,
              int64_t until, const std::string& by, bool to_now);
 
-// "7d" and "24h" before `now`, or as in ui::seconds_of_written(). An Error of kind usage says so.
+// "7d", "24h" and "30m" before `now`, or as in ui::seconds_of_written(). An Error of kind usage says so.
 Result<int64_t> parse_when(const std::string& option, const std::string& text, int64_t now);
 
 // This month, of a cloud that tells: its own figure and ours.

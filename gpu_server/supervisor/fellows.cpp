@@ -2,6 +2,8 @@
 #include "gpu_server/supervisor/fellows.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <set>
 #include <system_error>
 
@@ -222,6 +224,7 @@ void Fellows::ask(Line& line, bool with_days) {
         return;
     }
     said.silent_until = {};
+    compare_clocks(name, said, *answer);
     // It may not have read its ledger yet, or be of a build that says nothing of it.
     if (auto day = answer->find("day"); day != answer->end() && day->is_object()) {
         said.day = std::make_shared<const json>(std::move(*day));
@@ -237,6 +240,23 @@ void Fellows::ask(Line& line, bool with_days) {
                                                  {"queue", list_of(*answer, "queue")}});
     said.now_good_until = now + times_.good_for;
     said.gpus = std::ssize(said.now->at("gpus"));
+}
+
+void Fellows::compare_clocks(const std::string& name, Said& said, const json& answer) {
+    auto told = answer.find("now");
+    if (told == answer.end() || !told->is_number_integer()) return;
+    const double ahead_s = (told->get<double>() - static_cast<double>(now_ms())) / 1000;
+    const bool differs = std::abs(ahead_s) * 1000 > static_cast<double>(clocks_differ_by.count());
+    if (std::exchange(said.other_clock, differs) == differs) return;
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.0f s", std::abs(ahead_s));
+    if (differs)
+        log(LogLevel::warning, "the clock of node '" + printable(name) + "' is " + seconds +
+                                   (ahead_s > 0 ? " ahead of" : " behind") +
+                                   " this node's, and GPU time is billed by the clock of the node that served it: see "
+                                   "which of them is wrong (timedatectl), and have both kept in step (chrony)");
+    else
+        log(LogLevel::info, "the clock of node '" + printable(name) + "' is in step with this node's again");
 }
 
 // One that is slow keeps nobody from being asked.

@@ -67,6 +67,7 @@ private:
         Clock::time_point now_good_until{}, day_good_until{}, day_asked_at{}, silent_until{};
         int64_t day_heard_ms = 0, gone_ms = 0;  // 0: it is there
         int64_t gpus = 0;
+        bool other_clock = false;  // as was logged
     };
     struct Round {
         std::vector<Node> nodes;
@@ -84,6 +85,9 @@ private:
     bool left_alone(const std::string& name) TNR_EXCLUDES(mutex_);
     void ask(Line& line, bool with_days) TNR_EXCLUDES(mutex_);
     void forget_old() TNR_REQUIRES(mutex_);
+    // GPU time is billed by the clock of the node that served it, at the price that its clock says: one that is wrong costs its
+    // users, or the operator, and nothing else would tell.
+    static void compare_clocks(const std::string& name, Said& said, const nlohmann::json& answer);
 
     const FellowTimes times_;
     const std::string kept_in_;

@@ -300,6 +300,8 @@ inline constexpr milliseconds fellow_day_good_for{60'000};
 // And so often while nobody looks, in case that a node goes: as often as a node reads its ledger for that (watch/limits.hpp).
 inline constexpr milliseconds fellow_days_noted_every{15'000};
 inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
+// How far another node's clock may be from ours before the log says so. An answer is half a second old at most.
+inline constexpr milliseconds clocks_differ_by{5'000};
 // Connections to them, with those that are still ending: that takes as long as a silent name server makes ZeroMQ wait. For how
 // long we wait for it.
 inline constexpr size_t fellow_lines_max = 2 * fellows_asked_max;

@@ -212,6 +212,7 @@ TEST_CASE("billing refuses times and groups that are none", "[cli][billing]") {
     CHECK(fake.tnr({"billing"}) == 0);
     CHECK(fake.out.str() == "Nothing was spent, as far as this computer knows\n");
     CHECK(*cli::parse_when("", "2d", 200'000) == 200'000 - 2 * 86'400);
+    CHECK(*cli::parse_when("", "90m", 200'000) == 200'000 - 90 * 60);
     REQUIRE(fake.tnr({"billing", "--since", "2026-01-03"}) == 2);  // it is the 2nd
     CHECK(fake.err.str().find("--since is in the future") != std::string::npos);
 }

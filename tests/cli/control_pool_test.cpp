@@ -59,6 +59,23 @@ TEST_CASE("Ctrl-C ends the waiting for a pool at once, and is told as that", "[c
     interrupt::clear_for_test();
 }
 
+TEST_CASE("whoever opens a pool hears of its silence, and of one that was to be short its user does", "[cli][pool]") {
+    DeafPool deaf;
+    std::vector<bool> heard;
+    auto pool =
+        cli::connect_pool({deaf.address, {}}, {.answers = [&](bool answers) { heard.push_back(answers); }}, 50ms);
+    REQUIRE(pool);
+    auto types = (*pool)->types();
+    REQUIRE_FALSE(types);
+    CHECK(types.error().hint.find("it was silent a moment ago, too") != std::string::npos);
+    CHECK(heard == std::vector<bool>{false});
+    // One that refuses is not waited for: there is nothing to remember.
+    auto refusing = cli::connect_pool({"tcp://127.0.0.1:1", {}}, {.answers = [&](bool) { heard.push_back(true); }});
+    REQUIRE(refusing);
+    CHECK((*refusing)->types().error().what == "cannot connect to the pool at tcp://127.0.0.1:1");
+    CHECK(heard.size() == 1);
+}
+
 TEST_CASE("a signal that is none of ours is not noticed while a pool is asked", "[cli][pool]") {
     struct sigaction heard {
     }, before{};

@@ -165,7 +165,16 @@ class PoolTrouble(unittest.TestCase):
             address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
             done = self.tnr("run", "--gpu", "h100", "--pool", address, "--", "true")
         self.assertEqual(done.returncode, 1)
-        self.assertIn(f"no answer from the pool at {address}", done.stderr)
+        self.assertIn(f"cannot connect to the pool at {address}\n", done.stderr)
+
+    def test_tnr_waits_for_a_silent_pool_for_long_once_and_then_says_so(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+            first, second = (self.tnr("run", "--gpu", "h100", "--pool", address, "--", "true") for _ in range(2))
+        self.assertIn(f"no answer from the pool at {address} within 5000 ms\n", first.stderr)
+        self.assertRegex(second.stderr, f"no answer from the pool at {address} within 1000 ms\nhint: .*silent a moment ago")
 
     def test_nvidia_smi_says_why_it_shows_nothing(self):
         with socket.socket() as nobody:

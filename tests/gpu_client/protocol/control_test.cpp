@@ -12,7 +12,6 @@
 #include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
-#include "api_client/base/descriptors.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -24,28 +23,31 @@ namespace {
 
 // Takes connections in the kernel and says nothing.
 struct SilentServer {
-    UniqueFd socket{::socket(AF_INET, SOCK_STREAM, 0)};
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     std::string address;
     SilentServer() {
         sockaddr_in name{};
         name.sin_family = AF_INET;
         name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         socklen_t length = sizeof name;
-        REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&name), length) == 0);
-        REQUIRE(::listen(socket.get(), 64) == 0);
-        REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &length) == 0);
+        REQUIRE(::bind(socket, reinterpret_cast<sockaddr*>(&name), length) == 0);
+        REQUIRE(::listen(socket, 64) == 0);
+        REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0);
         address = "tcp://127.0.0.1:" + std::to_string(ntohs(name.sin_port));
     }
+    ~SilentServer() { ::close(socket); }
+    SilentServer(const SilentServer&) = delete;
+    SilentServer& operator=(const SilentServer&) = delete;
 };
 
 // As a server that has no room for one more.
 struct ClosingServer : SilentServer {
     std::atomic<int> closed = 0;
     std::thread thread{[this] {
-        for (int taken = 0; (taken = ::accept(socket.get(), nullptr, nullptr)) >= 0; ++closed) ::close(taken);
+        for (int taken = 0; (taken = ::accept(socket, nullptr, nullptr)) >= 0; ++closed) ::close(taken);
     }};
     ~ClosingServer() {
-        ::shutdown(socket.get(), SHUT_RDWR);
+        ::shutdown(socket, SHUT_RDWR);
         thread.join();
     }
 };

@@ -2,12 +2,19 @@
 // answers is a server.
 #include "gpu_server/supervisor/fellows.hpp"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <thread>
+#include <zmq.hpp>
 
 #include "api_client/base/files.hpp"
 #include "gpu_client/protocol/keys.hpp"
+#include "gpu_server/pool/clock.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/files.hpp"
@@ -37,7 +44,76 @@ bool is_so(const std::function<bool()>& so) {
     return so();
 }
 
+// A node whose clock can be told.
+class OtherClock {
+public:
+    OtherClock() {
+        socket_.set(zmq::sockopt::rcvtimeo, 20);
+        socket_.bind("tcp://127.0.0.1:*");
+        thread_ = std::thread([this] { answer_all(); });
+    }
+    ~OtherClock() {
+        over_ = true;
+        thread_.join();
+    }
+    std::string address() { return socket_.get(zmq::sockopt::last_endpoint); }
+    std::atomic<int64_t> ahead_ms = 0;
+
+private:
+    void answer_all() {
+        for (zmq::message_t sender, text; !over_;) {
+            if (!socket_.recv(sender) || !socket_.recv(text)) continue;
+            const auto id = json::parse(text.to_string()).at("id");
+            socket_.send(sender, zmq::send_flags::sndmore);
+            socket_.send(zmq::buffer(json{{"id", id}, {"now", now_ms() + ahead_ms}}.dump()), zmq::send_flags::none);
+        }
+    }
+    zmq::context_t context_;
+    zmq::socket_t socket_{context_, ZMQ_ROUTER};
+    std::atomic<bool> over_ = false;
+    std::thread thread_;
+};
+
+// What is written to stderr meanwhile.
+class Overheard {
+public:
+    explicit Overheard(const std::string& path) : path_(path), before_(dup(STDERR_FILENO)) {
+        UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+        REQUIRE(dup2(file.get(), STDERR_FILENO) == STDERR_FILENO);
+    }
+    ~Overheard() { dup2(before_.get(), STDERR_FILENO); }
+    size_t times(const std::string& words) const {
+        const auto read = read_file(path_);
+        const std::string text = read ? *read : "";
+        size_t found = 0;
+        for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
+        return found;
+    }
+
+private:
+    std::string path_;
+    UniqueFd before_;
+};
+
 }  // namespace
+
+TEST_CASE("the log names a node whose clock is another, once each time that it becomes so", "[fellows]") {
+    TemporaryFolder folder;
+    OtherClock node;
+    FellowTimes times;
+    times.day_noted_every = times.asked_every = milliseconds(20);
+    Overheard log(folder / "log");
+    Fellows fellows(times);
+    node.ahead_ms = -3'600'000;
+    fellows.are({{"b", node.address(), ""}}, {});
+    CHECK(is_so([&] { return log.times("the clock of node 'b' is 3600 s behind this node's") == 1; }));
+    node.ahead_ms = 2'000;
+    CHECK(is_so([&] { return log.times("the clock of node 'b' is in step with this node's again") == 1; }));
+    node.ahead_ms = 60'000;
+    CHECK(is_so([&] { return log.times("the clock of node 'b' is 60 s ahead of this node's") == 1; }));
+    fellows.stop();
+    CHECK(log.times("the clock of node") == 3);
+}
 
 // One after the other they would take half a minute; by then the first ones are no longer known to be silent.
 TEST_CASE("silent nodes are asked at once, and known for a while", "[fellows]") {
