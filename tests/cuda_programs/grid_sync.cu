@@ -1,4 +1,5 @@
-// A cooperative launch: all blocks of the grid meet at a barrier, many times in one kernel.
+// A cooperative launch: all blocks of the grid meet at a barrier, many times in one kernel. And an ordinary launch that does
+// the same with a barrier of its own, as programs did before there were cooperative ones.
 #include <cooperative_groups.h>
 
 #include "check.hpp"
@@ -15,6 +16,30 @@ __global__ void rotate(int* from, int* to, int n, int rounds) {
         from = to;
         to = kept;
     }
+}
+
+// `arrived` counts up; a round is over when all blocks of the grid have come to its end.
+__global__ void meet(unsigned* arrived, int* late, int rounds) {
+    for (int round = 1; round <= rounds; ++round) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            atomicAdd(arrived, 1u);
+            while (*static_cast<volatile unsigned*>(arrived) < round * gridDim.x) {
+            }
+            if (*static_cast<volatile unsigned*>(arrived) > (round + 1) * gridDim.x) atomicAdd(late, 1);
+        }
+        __syncthreads();
+    }
+}
+
+void meets_on_all_processors(int processors) {
+    int blocks = 2 * processors, rounds = 5;
+    check::Array<unsigned> arrived(std::vector<unsigned>{0});
+    check::Array<int> late(std::vector<int>{0});
+    meet<<<blocks, 64>>>(arrived.data, late.data, rounds);
+    CUDA_LAUNCHED();
+    EXPECT(arrived.host()[0] == unsigned(blocks * rounds));
+    EXPECT(late.host()[0] == 0);
 }
 
 int main() {
@@ -37,5 +62,6 @@ int main() {
     EXPECT_ERROR(cudaLaunchCooperativeKernel(rotate, dim3(too_many), dim3(128), arguments, 0, nullptr),
                  cudaErrorCooperativeLaunchTooLarge);
     cudaGetLastError();
+    meets_on_all_processors(processors);
     return check::finish();
 }

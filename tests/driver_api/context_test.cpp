@@ -209,6 +209,15 @@ TEST_CASE("kernels' malloc takes from a heap as large as its limit says, which t
     CHECK(refused_of(size_t{128} * mib, 100) == 0);  // each context has its own
 }
 
+TEST_CASE("kernels make arrays of objects in their heap", "[context]") {
+    Gpu gpu;
+    Module module;
+    Memory sum(std::vector<int>{0});
+    CU_OK(launch_shaped(module.function("make_objects"), 1, 40, 0, nullptr, sum.address, 7));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(sum.first<int>() == 40 * 7);
+}
+
 TEST_CASE("printf's buffer keeps its size once a kernel that prints was launched", "[context]") {
     Gpu gpu;
     Module module;

@@ -158,6 +158,18 @@ __global__ void take_from_heap(int* refused, unsigned bytes) {
         atomicAdd(refused, 1);
 }
 
+struct Made {
+    int value;
+    __device__ Made() : value(1) {}
+};
+
+// An array of objects in the heap. nvcc writes their number in front of what malloc has given.
+__global__ void make_objects(int* sum, int count) {
+    auto* objects = new Made[count];
+    for (int i = 0; i < count; ++i) atomicAdd(sum, objects[i].value);
+    delete[] objects;
+}
+
 __global__ void read_texture(cudaTextureObject_t texture, float* out, int width) {
     int x = threadIdx.x, y = blockIdx.x;
     if (x < width) out[y * width + x] = tex2D<float>(texture, x + 0.5f, y + 0.5f);

@@ -115,6 +115,13 @@ private:
     const Device& device_;
 };
 
+// How many blocks the device holds, whatever registers and shared memory they take: those are estimates.
+uint64_t resident_blocks_of(const GpuType& type, const ptx::Dim3& block) {
+    auto threads = uint64_t{block.x} * block.y * block.z;
+    auto each = std::min<uint64_t>(blocks_per_multiprocessor, threads_per_multiprocessor / threads);
+    return each * static_cast<uint64_t>(type.multiprocessors);
+}
+
 }  // namespace
 
 void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* graph) {
@@ -130,6 +137,7 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     run.dynamic_shared_bytes = launch.dynamic_shared_bytes;
     run.parameters = launch.parameters;
     run.cooperative = launch.cooperative;
+    run.resident_blocks = resident_blocks_of(*context.device.type, launch.block);
     run.clock_khz = static_cast<uint32_t>(context.device.type->clock_khz);
     run.cluster = launch.cluster;
     run.memory = &memory;

@@ -208,25 +208,28 @@ void call_builtin(Warp& w, const Call& call) {
 }
 
 struct DeviceHeap::State {
+    // In front of what malloc gives. It is the kernel's to write: nvcc keeps the length of what new[] makes there.
+    static constexpr uint64_t lead_bytes = 16;
+
     Mutex mutex;
     using Account = std::pair<Use, uint64_t>;  // with the owner of a heap
     struct Block {
         uint64_t bytes;
         Account account;
     };
-    std::map<uint64_t, Block> blocks TNR_GUARDED_BY(mutex);  // by address
+    std::map<uint64_t, Block> blocks TNR_GUARDED_BY(mutex);  // by address, the lead's
     std::map<Account, uint64_t> used TNR_GUARDED_BY(mutex);  // bytes
 
     uint64_t allocate(uint64_t bytes, const Account& account, uint64_t bytes_max) TNR_EXCLUDES(mutex) {
         LockGuard lock(mutex);
         auto& mine = used[account];
         if (bytes == 0 || mine > bytes_max || bytes > bytes_max - mine) return 0;
-        bytes = (bytes + 15) & ~uint64_t{15};
+        bytes = lead_bytes + ((bytes + 15) & ~uint64_t{15});
         auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
         if (!address) return 0;
         blocks[address] = {bytes, account};
         mine += bytes;
-        return address;
+        return address + lead_bytes;
     }
 };
 
@@ -250,12 +253,12 @@ uint64_t DeviceHeap::allocate_parameters(uint64_t bytes) {
 // A pointer that malloc never gave is ignored: hardware would corrupt its heap, we need not.
 void DeviceHeap::release(uint64_t address, Use use) {
     LockGuard lock(state_->mutex);
-    auto found = state_->blocks.find(address);
+    auto found = state_->blocks.find(address - State::lead_bytes);
     if (found == state_->blocks.end() || found->second.account.first != use) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
     state_->used[found->second.account] -= found->second.bytes;
+    std::free(reinterpret_cast<void*>(found->first));
     state_->blocks.erase(found);
-    std::free(reinterpret_cast<void*>(address));
 }
 
 void DeviceHeap::end(uint64_t owner) {

@@ -1,6 +1,7 @@
 // run(): a launch from checks to report. Host threads take blocks in order; each runs its blocks' warps in
 // turn. A block that only polls memory may wait for a block that has not begun, so more blocks are begun
-// beside it; in a cooperative launch all are.
+// beside it: a few at once, and when that does not help for a while, as many as the device holds. In a cooperative launch
+// all are.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,7 +18,9 @@
 namespace tnr::ptx {
 namespace {
 
-constexpr size_t resident_blocks_max = 64;  // per worker, without cooperation: what a spinning grid may expect
+constexpr size_t blocks_begun_at_once = 64;  // per worker, beside blocks that poll
+// So long all of them poll before there are twice as many: one may have waited for a thread that the host had put aside.
+constexpr auto polling_before_more = std::chrono::milliseconds(20);
 // Below this the host's own sleep would take longer than what is asked for: threads give way instead.
 constexpr auto host_sleep_min = std::chrono::microseconds(100);
 constexpr unsigned threads_max = 256;  // host threads; more cores than that share one launch badly
@@ -177,10 +180,22 @@ void give_way(const std::vector<std::unique_ptr<Block>>& resident) {
         std::this_thread::yield();
 }
 
+// Asked while all resident blocks poll; begins again when it has said yes.
+bool has_polled_long(Clock::time_point& since) {
+    auto now = Clock::now();
+    if (since == Clock::time_point::max()) since = now;
+    if (now - since < polling_before_more) return false;
+    since = Clock::time_point::max();
+    return true;
+}
+
 void work(Worker& worker) {
     auto& grid = *worker.grid;
     ClusterSource source(worker);
     std::vector<std::unique_ptr<Block>> resident, spare;
+    const size_t resident_max =
+        std::max<size_t>(blocks_begun_at_once, (grid.launch->resident_blocks + worker.count - 1) / worker.count);
+    auto polling_since = Clock::time_point::max();
     bool more = true;
     auto admit = [&] {
         uint64_t index = 0;
@@ -214,10 +229,13 @@ void work(Worker& worker) {
             admit();
         else if (stuck)
             report_deadlock(*resident[0]);
-        else if (spinning && more && resident.size() < resident_blocks_max)
+        else if (spinning && more && resident.size() < blocks_begun_at_once)
             admit();
+        else if (spinning && more && resident.size() < resident_max && has_polled_long(polling_since))
+            for (size_t begun = resident.size(); begun > 0 && more; --begun) admit();
         else if (spinning)
             give_way(resident);
+        if (!spinning) polling_since = Clock::time_point::max();
     }
     uint64_t count = 0;
     for (auto* blocks : {&resident, &spare})

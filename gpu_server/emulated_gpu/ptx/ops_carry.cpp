@@ -1,5 +1,8 @@
 // Arithmetic on long numbers: add.cc addc sub.cc subc mad.cc madc. The carry flag is a predicate of its
 // own in each frame: calls do not keep it, as on hardware.
+//
+// A difference a - b is a + ~b + 1, and the flag its carry: set when nothing was borrowed. PTX's documentation calls the
+// flag the borrow, which is the same as long as only subc reads it; nvcc's division of 128 bits has addc read it, too.
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
@@ -8,23 +11,17 @@ namespace {
 
 enum Flag : uint8_t { flag_in = 1, flag_out = 2, flag_subtract = 4 };
 
-// d = a + b (+ carry), d: the flag's register.
+// d = a + b (+ carry), or a + ~b + 1 (or + carry); d: the flag's register.
 template <class T>
 void add_carry(Warp& w, const Instr& i) {
     auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
-    uint32_t in = i.flags & flag_in ? w.mask(i.d) : 0, out = 0;
+    bool subtract = i.flags & flag_subtract;
+    uint32_t in = i.flags & flag_in ? w.mask(i.d) : subtract ? ~uint32_t{0} : 0, out = 0;
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        auto carry = static_cast<T>(in >> l & 1);
-        T x = a[l], y = b[l], sum;
-        bool over;
-        if (i.flags & flag_subtract) {
-            over = __builtin_sub_overflow(x, y, &sum);
-            over |= __builtin_sub_overflow(sum, carry, &sum);
-        } else {
-            over = __builtin_add_overflow(x, y, &sum);
-            over |= __builtin_add_overflow(sum, carry, &sum);
-        }
+        T x = a[l], y = subtract ? static_cast<T>(~b[l]) : b[l], sum;
+        bool over = __builtin_add_overflow(x, y, &sum);
+        over |= __builtin_add_overflow(sum, static_cast<T>(in >> l & 1), &sum);
         d[l] = sum;
         out |= static_cast<uint32_t>(over) << l;
     }

@@ -157,6 +157,7 @@ struct Launch {
     uint32_t dynamic_shared_bytes = 0;
     std::span<const std::byte> parameters;  // Kernel::parameter_bytes long
     bool cooperative = false;               // all blocks must be able to wait for each other
+    uint64_t resident_blocks = 0;           // without that: so many, as a device holds them at once, may; 0: a few
     uint32_t clock_khz = 1'000'000;         // what %clock counts
     Memory* memory = nullptr;
     Heap heap;

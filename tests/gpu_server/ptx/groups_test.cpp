@@ -111,6 +111,18 @@ TEST_CASE("carries", "[ptx][carry]") {
         }
 }
 
+// As nvcc's division of 128 bits has it.
+TEST_CASE("a difference leaves a carry where it has borrowed nothing, as a sum with the complement", "[ptx][carry]") {
+    check({
+        {D32("sub.cc.u32 %e, %a, %b; addc.u32 %d, 0, 0;"), 5, 5, 0, 1},
+        {D32("sub.cc.u32 %e, %a, %b; addc.u32 %d, 0, 0;"), 5, 6, 0, 0},
+        {D32("sub.cc.u32 %e, %a, %b; subc.cc.u32 %e, %c, 0; addc.u32 %d, 0, 0;"), 5, 6, 0, 0},
+        {D32("sub.cc.u32 %e, %a, %b; subc.cc.u32 %e, %c, 0; addc.u32 %d, 0, 0;"), 5, 6, 1, 1},
+        {D32("add.cc.u32 %e, %a, %b; subc.u32 %d, %c, 0;"), 0xffffffff, 1, 7, 7},
+        {D32("add.cc.u32 %e, %a, %b; subc.u32 %d, %c, 0;"), 1, 1, 7, 6},
+    });
+}
+
 TEST_CASE("bits", "[ptx][bits]") {
     check({
         {D32("bfe.u32 %d, %a, 4, 8;"), 0x12345678, 0, 0, 0x67},
