@@ -143,6 +143,27 @@ Report options(Bench& bench) {
     return report;
 }
 
+Report sort(Bench& bench) {
+    unsigned blocks = bench.quick ? 1 : 16;
+    std::vector<int> values(blocks * 1024);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int>(i * 7919 % 4099);
+    auto expected = values;
+    auto report = bench.launch("sort", {blocks}, {512}, values.data());
+    for (auto first = expected.begin(); first != expected.end(); first += 1024) std::sort(first, first + 1024);
+    if (values != expected) wrong("sort");
+    return report;
+}
+
+Report vectors(Bench& bench) {
+    int n = bench.quick ? 1000 : 100000;
+    std::vector<float> in(static_cast<size_t>(n) * 4), out(in.size());
+    std::iota(in.begin(), in.end(), 1.0f);
+    auto report = bench.launch("vectors", {8}, {256}, in.data(), out.data(), n);
+    for (size_t i = 0; i < in.size(); ++i)
+        if (out[i] != in[i ^ 3]) wrong("vectors");
+    return report;
+}
+
 void measure(Bench& bench, const char* name, Report (*kernel)(Bench&)) {
     kernel(bench);
     double best = 1e9, spent = 0;
@@ -161,8 +182,14 @@ struct Row {
     const char* name;
     Report (*kernel)(Bench&);
 };
-constexpr Row rows[] = {{"fma_loop", fma_loop}, {"tiled_product", tiled_product}, {"reduction", reduction},
-                        {"scan", scan},         {"divergence", divergence},       {"options", options}};
+constexpr Row rows[] = {{"fma_loop", fma_loop},
+                        {"tiled_product", tiled_product},
+                        {"reduction", reduction},
+                        {"scan", scan},
+                        {"divergence", divergence},
+                        {"options", options},
+                        {"sort", sort},
+                        {"vectors", vectors}};
 
 }  // namespace
 

@@ -85,3 +85,30 @@ extern "C" __global__ void options(const float* prices, float* calls, int n) {
         calls[i] = price * normal(d1) - 30.0f * expf(-0.04f) * normal(d1 - spread);
     }
 }
+
+// Each thread compares two values in shared memory and writes both back, 55 times: a bitonic sort of 1,024 by 512 threads.
+extern "C" __global__ void sort(int* values) {
+    __shared__ int v[1024];
+    values += blockIdx.x * 1024;
+    v[threadIdx.x] = values[threadIdx.x];
+    v[threadIdx.x + 512] = values[threadIdx.x + 512];
+    for (int size = 2; size <= 1024; size *= 2)
+        for (int step = size / 2; step > 0; step /= 2) {
+            __syncthreads();
+            int i = 2 * threadIdx.x - (threadIdx.x & (step - 1)), a = v[i], b = v[i + step];
+            bool up = (i & size) == 0;
+            v[i] = up == (a < b) ? a : b;
+            v[i + step] = up == (a < b) ? b : a;
+        }
+    __syncthreads();
+    values[threadIdx.x] = v[threadIdx.x];
+    values[threadIdx.x + 512] = v[threadIdx.x + 512];
+}
+
+// Vectors of 16 bytes, as memory is read and written where bandwidth counts.
+extern "C" __global__ void vectors(const float4* in, float4* out, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        float4 v = in[i];
+        out[i] = make_float4(v.w, v.z, v.y, v.x);
+    }
+}

@@ -1,6 +1,8 @@
 // ld, ldu, st, prefetch and their kin. An element type and a register type per handler: registers may be
 // wider than what is loaded or stored.
 #include <algorithm>
+#include <iterator>
+#include <type_traits>
 
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
@@ -166,7 +168,7 @@ void load(Warp& w, const Instr& i) {
 // to the last, strong reads from the last to the first. So who finds a flag finds the data before it, as NCCL's protocols
 // demand.
 template <Where W, class T, class R>
-void load_many(Warp& w, const Instr& i) {
+[[gnu::noinline]] void load_each(Warp& w, const Instr& i, Reach<W>& reach) {
     bool strong = i.flags & flag_strong;
     if (strong) w.polled = true;
     alignas(64) T values[vector_max][warp_lanes];  // an element may overwrite the address register
@@ -180,13 +182,48 @@ void load_many(Warp& w, const Instr& i) {
         }
         for (uint32_t e = 0; e < i.count; ++e) values[e][lane] = vector[e];
     };
-    bool done = Reach<W>(w, i, bytes, false).visit(bytes, false, read_one, strong);
-    if (!done) return;
+    if (!reach.visit(bytes, false, read_one, strong)) return;
     for (uint32_t e = 0; e < i.count; ++e) {
         auto* v = values[e];
         assign_lanes(w.active, w.reg<R>(w.program->registers[i.table + e]),
                      [=](uint32_t l) { return static_cast<R>(v[l]); });
     }
+}
+
+template <Where W, class T, class R>
+void load_many(Warp& w, const Instr& i) {
+    Reach<W> reach(w, i, static_cast<uint32_t>(sizeof(T) * i.count), false);
+    load_each<W, T, R>(w, i, reach);
+}
+
+// Plain vectors of whole registers are nearly all there are, and worth code of their own. Each is read and written as one
+// word. use(Vector) with the one of so many elements; false if there is none.
+template <class T, uint32_t Count>
+struct alignas(sizeof(T) * Count) Vector {
+    T elements[Count];
+};
+template <class T, class Use>
+bool with_vector(uint32_t count, const Use& use) {
+    if constexpr (sizeof(T) * 2 <= bytes_at_once)
+        if (count == 2) return use(Vector<T, 2>{}), true;
+    if constexpr (sizeof(T) * 4 <= bytes_at_once)
+        if (count == 4) return use(Vector<T, 4>{}), true;
+    return false;
+}
+
+template <Where W, class T>
+void load_vector(Warp& w, const Instr& i) {
+    Reach<W> reach(w, i, static_cast<uint32_t>(sizeof(T) * i.count), false);
+    auto load_all = [&](auto vector) {
+        alignas(64) decltype(vector) vectors[warp_lanes];  // an element may overwrite the address register
+        auto* v = vectors;
+        for_lanes(w.active, [=](uint32_t l) { read_part(reach.at(l), v + l, sizeof vector, false); });
+        for (uint32_t e = 0; e < std::size(vector.elements); ++e) {
+            auto* d = w.reg<T>(w.program->registers[i.table + e]);
+            for_lanes(w.active, [=](uint32_t l) { d[l] = v[l].elements[e]; });
+        }
+    };
+    if (reach.each || !with_vector<T>(i.count, load_all)) load_each<W, T, T>(w, i, reach);
 }
 
 // An ordinary store to a multicast address goes to every device. No manual promises that, but NCCL relies on it: its NVLS
@@ -202,17 +239,11 @@ bool store_to_team(const Warp& w, uint64_t address, uint32_t bytes, Put put) {
 }
 
 template <Where W, class T, class R>
-void store(Warp& w, const Instr& i) {
+[[gnu::noinline]] void store_each(Warp& w, const Instr& i, Reach<W>& reach) {
     bool strong = i.flags & flag_strong;
     auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
-    Reach<W> reach(w, i, bytes, true);
     const R* sources[vector_max];
     for (uint32_t e = 0; e < i.count; ++e) sources[e] = w.reg<R>(w.program->registers[i.table + e]);
-    if (i.count == 1 && reach.row && !strong) {
-        auto* p = reach.at(0);
-        return for_all_lanes(
-            [=, s = sources[0]](uint32_t l) { write<T>(p + l * sizeof(T), static_cast<T>(s[l]), false); });
-    }
     uint32_t at_once = elements_at_once<T>(i.count);
     auto put = [&](uint32_t lane, std::byte* p) {
         T vector[elements_max<T>];
@@ -228,6 +259,41 @@ void store(Warp& w, const Instr& i) {
         reach.visit(bytes, true, put);
 }
 
+template <Where W, class T, class R>
+void store(Warp& w, const Instr& i) {
+    Reach<W> reach(w, i, sizeof(T), true);
+    auto* s = w.reg<R>(w.program->registers[i.table]);
+    if (reach.row) {
+        auto* p = reach.at(0);
+        return for_all_lanes([=](uint32_t l) { write<T>(p + l * sizeof(T), static_cast<T>(s[l]), false); });
+    }
+    if (!reach.each)
+        return for_lanes(w.active, [=](uint32_t l) { write<T>(reach.at(l), static_cast<T>(s[l]), false); });
+    store_each<W, T, R>(w, i, reach);
+}
+
+// Vectors and strong writes.
+template <Where W, class T, class R>
+void store_many(Warp& w, const Instr& i) {
+    Reach<W> reach(w, i, static_cast<uint32_t>(sizeof(T) * i.count), true);
+    store_each<W, T, R>(w, i, reach);
+}
+
+template <Where W, class T>
+void store_vector(Warp& w, const Instr& i) {
+    Reach<W> reach(w, i, static_cast<uint32_t>(sizeof(T) * i.count), true);
+    auto store_all = [&](auto vector) {
+        alignas(64) decltype(vector) vectors[warp_lanes];
+        auto* v = vectors;
+        for (uint32_t e = 0; e < std::size(vector.elements); ++e) {
+            auto* s = w.reg<T>(w.program->registers[i.table + e]);
+            for_lanes(w.active, [=](uint32_t l) { v[l].elements[e] = s[l]; });
+        }
+        for_lanes(w.active, [=](uint32_t l) { write_part(reach.at(l), v + l, sizeof vector, false); });
+    };
+    if (reach.each || !with_vector<T>(i.count, store_all)) store_each<W, T, T>(w, i, reach);
+}
+
 // A kernel parameter is the same for all.
 template <class T, class R>
 void load_parameter(Warp& w, const Instr& i) {
@@ -238,22 +304,40 @@ void load_parameter(Warp& w, const Instr& i) {
     assign_lanes(w.active, d, [=](uint32_t) { return wide; });
 }
 
-enum class Shape { one, many, parameter, store };
+enum class Shape { one, many, vector, parameter, store, store_many, store_vector };
 
 template <Where W, class T, class R>
 Handler shaped(Shape shape) {
-    if (shape == Shape::parameter) return load_parameter<T, R>;
-    if (shape == Shape::store) return store<W, T, R>;
-    return shape == Shape::one ? fitted<load<W, T, R>>() : load_many<W, T, R>;
+    constexpr bool whole_registers = std::is_same_v<T, R> && (sizeof(T) == 4 || sizeof(T) == 8);
+    switch (shape) {
+        case Shape::one:
+            return fitted<load<W, T, R>>();
+        case Shape::vector:
+            if constexpr (whole_registers) return fitted<load_vector<W, T>>();
+            return load_many<W, T, R>;
+        case Shape::many:
+            return load_many<W, T, R>;
+        case Shape::parameter:
+            return load_parameter<T, R>;
+        case Shape::store:
+            return fitted<store<W, T, R>>();
+        case Shape::store_vector:
+            if constexpr (whole_registers) return fitted<store_vector<W, T>>();
+            return store_many<W, T, R>;
+        case Shape::store_many:
+            return store_many<W, T, R>;
+    }
+    return nullptr;
 }
 
 template <Where W, class T>
 Handler for_register(Shape shape, uint32_t bytes) {
-    if constexpr (sizeof(T) == 1)
+    constexpr uint32_t least = std::is_signed_v<T> ? sizeof(T) + 1 : sizeof(T);  // signed: only what is extended
+    if constexpr (least <= 1)
         if (bytes == 1) return shaped<W, T, uint8_t>(shape);
-    if constexpr (sizeof(T) <= 2)
+    if constexpr (least <= 2)
         if (bytes == 2) return shaped<W, T, uint16_t>(shape);
-    if constexpr (sizeof(T) <= 4)
+    if constexpr (least <= 4)
         if (bytes == 4) return shaped<W, T, uint32_t>(shape);
     if constexpr (sizeof(T) <= 8)
         return bytes == 8 ? shaped<W, T, uint64_t>(shape) : nullptr;
@@ -263,9 +347,10 @@ Handler for_register(Shape shape, uint32_t bytes) {
 
 template <Where W>
 Handler for_type(Shape shape, Type type, uint32_t bytes) {
-    if (is_signed(type) && size_of(type) == 1) return for_register<W, int8_t>(shape, bytes);
-    if (is_signed(type) && size_of(type) == 2) return for_register<W, int16_t>(shape, bytes);
-    if (is_signed(type) && size_of(type) == 4) return for_register<W, int32_t>(shape, bytes);
+    bool extended = is_signed(type) && bytes > size_of(type);
+    if (extended && size_of(type) == 1) return for_register<W, int8_t>(shape, bytes);
+    if (extended && size_of(type) == 2) return for_register<W, int16_t>(shape, bytes);
+    if (extended && size_of(type) == 4) return for_register<W, int32_t>(shape, bytes);
     switch (size_of(type)) {
         case 1:
             return for_register<W, uint8_t>(shape, bytes);
@@ -358,7 +443,9 @@ void decode_access(Decoder& d, bool is_store) {
     if (is_store && (address.where == Where::param || space == Space::constant))
         return d.fail("parameters and constants are read only");
     bool one = width == 1 && !strong;
-    auto shape = is_store ? Shape::store : one ? Shape::one : Shape::many;
+    auto shape = one      ? (is_store ? Shape::store : Shape::one)
+                 : strong ? (is_store ? Shape::store_many : Shape::many)
+                          : (is_store ? Shape::store_vector : Shape::vector);
     if (shape == Shape::one && address.is_entry_parameter) {
         if (address.offset < 0 || address.offset + size_of(type) > d.function().parameter_bytes)
             return d.fail("the read is outside the parameters");
