@@ -29,8 +29,8 @@ CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     constexpr unsigned not_remoted =
         CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
     if (described.Flags & not_remoted) return static_cast<CUresult>(unsupported("sparse and video arrays"));
-    if (wire::texel_bytes_of(described.Format, described.NumChannels) == 0)
-        return static_cast<CUresult>(unsupported("block-compressed and video formats of arrays"));
+    if (wire::unit_of(described.Format, described.NumChannels).bytes == 0)
+        return static_cast<CUresult>(unsupported("video formats of arrays"));
     return CUDA_SUCCESS;
 }
 
@@ -57,8 +57,8 @@ CUresult create_charged(uint64_t bytes, Ask&& ask) {
 uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped, uint64_t bytes,
                      const CUDA_ARRAY3D_DESCRIPTOR& described) {
     return arrays().create([&](Array& array, uint64_t, uint64_t handle) {
-        auto texel = wire::texel_bytes_of(described.Format, described.NumChannels);
-        array = {number, handle, context.handle, mipmapped, bytes, described, texel};
+        auto unit = wire::unit_of(described.Format, described.NumChannels);
+        array = {number, handle, context.handle, mipmapped, bytes, described, unit};
     });
 }
 

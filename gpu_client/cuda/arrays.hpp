@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/array_charge.hpp"
 
 namespace tnr::cuda {
 
@@ -13,7 +14,7 @@ struct Array {
     uint64_t mipmapped = 0;  // handle of what it is a level of
     uint64_t charged_bytes = 0;
     CUDA_ARRAY3D_DESCRIPTOR described{};
-    uint64_t texel_bytes = 0;
+    wire::ArrayUnit unit{};
 };
 
 struct MipmappedArray {

@@ -25,7 +25,7 @@ static bool is_number(uint64_t number) {
 // 0: no shape that a client of ours asks for.
 static uint64_t charge_of(const wire::ArrayShape& shape, unsigned levels) {
     const auto described = description_of(shape);
-    if (!wire::is_array_shape(described) || !wire::texel_bytes_of(described.Format, described.NumChannels)) return 0;
+    if (!wire::is_array_shape(described) || wire::unit_of(described.Format, described.NumChannels).bytes == 0) return 0;
     return std::max(shape.charged_bytes, wire::array_charge(described, levels));
 }
 

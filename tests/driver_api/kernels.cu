@@ -163,6 +163,11 @@ __global__ void read_texture(cudaTextureObject_t texture, float* out, int width)
     if (x < width) out[y * width + x] = tex2D<float>(texture, x + 0.5f, y + 0.5f);
 }
 
+__global__ void read_color(cudaTextureObject_t texture, float4* out, int width) {
+    int x = threadIdx.x, y = blockIdx.x;
+    if (x < width) out[y * width + x] = tex2D<float4>(texture, x + 0.5f, y + 0.5f);
+}
+
 // What a struct hides is no parameter that anybody could translate.
 struct Hidden {
     int unused;

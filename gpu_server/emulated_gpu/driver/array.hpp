@@ -11,7 +11,8 @@ namespace tnr::emulated {
 // A limit of arrays and textures, which all devices share.
 size_t image_limit(CUdevice_attribute attribute);
 
-// What a format of cuda.h means. False for those that are not emulated: block-compressed and video formats.
+// What a format of cuda.h means. False for those without texels of their own (block-compressed ones), and those that are not
+// emulated (video formats).
 bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions);
 
 // What an array of that description is, without its levels' addresses. Fails as cuArray3DCreate does.

@@ -41,6 +41,7 @@ struct Image {
     uint32_t channels = 1;  // 1, 2 or 4
     // Instead of that, unless none: rows are rows of blocks, while width and height of levels count texels.
     BlockFormat blocks = BlockFormat::none;
+    bool srgb = false;        // colors are always read as sRGB, whatever the texture says
     bool fractions = false;   // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
     uint32_t dimensions = 1;  // of one layer; a face of a cube has two
     bool layered = false, cube = false;
@@ -50,6 +51,10 @@ struct Image {
     std::shared_ptr<const void> keeps;  // owns the texels, unless they are in_memory
 
     uint32_t texel_bytes() const { return bytes_of(type) * channels; }
+    // What rows are made of, and how many texels it is wide and high.
+    uint32_t unit_bytes() const { return blocks == BlockFormat::none ? texel_bytes() : block_bytes_of(blocks); }
+    uint32_t unit_side() const { return blocks == BlockFormat::none ? 1 : block_side; }
+    uint32_t units(uint32_t texels) const { return texels / unit_side() + (texels % unit_side() != 0); }
     bool is_signed() const { return type == TexelType::s8 || type == TexelType::s16 || type == TexelType::s32; }
     bool is_real() const { return type == TexelType::f16 || type == TexelType::f32; }
 };
