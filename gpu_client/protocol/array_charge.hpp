@@ -83,6 +83,11 @@ inline bool is_stacked(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     return described.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
 }
 
+// Its memory is mapped into it later, and charged where that was made.
+inline bool is_tiled(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return described.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
+}
+
 inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsigned level) {
     auto shrink = [&](size_t& side) {
         if (side != 0) side = std::max<size_t>(side >> level, 1);
@@ -94,6 +99,7 @@ inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsig
 }
 
 inline uint64_t array_charge(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    if (is_tiled(described)) return 0;
     const auto unit = unit_of(described.Format, described.NumChannels);
     uint64_t bytes = 0;
     for (unsigned index = 0; index < std::min(levels, array_levels_max); ++index) {

@@ -17,9 +17,8 @@ constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
-// These belong to graphics and to memory that is mapped into arrays later.
-constexpr unsigned flags_refused =
-    CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+// These belong to graphics.
+constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
 struct Extent {
     size_t width, height, depth;
@@ -77,6 +76,8 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     // Nothing writes single texels of blocks, and no line has any.
     const bool blocks = given.Format >= CU_AD_FORMAT_BC1_UNORM && given.Format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
     if (blocks && (given.Height == 0 || (given.Flags & CUDA_ARRAY3D_SURFACE_LDST))) return false;
+    const bool sparse = given.Flags & CUDA_ARRAY3D_SPARSE;
+    if (sparse && (given.Height == 0 || cube || (given.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))) return false;
     bool square = given.Height != 0 && given.Depth == 0;
     if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0))
         return false;
@@ -208,7 +209,7 @@ CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image) {
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes) {
+void lay_out_levels(ptx::Image& image, unsigned levels, uint64_t& bytes) {
     auto first = image.levels[0];
     bool stacked = image.layered || image.cube;
     image.levels.clear();
@@ -225,6 +226,10 @@ CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uin
         bytes += level.slice_bytes * level.depth;  // at most 2^21 * 2^16 * 2^14: no overflow
         image.levels.push_back(level);
     }
+}
+
+CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes) {
+    lay_out_levels(image, levels, bytes);
     bytes = granules(bytes);
     if (bytes > device.memory_total || !charge(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t address = device.arena.allocate(bytes);
@@ -254,8 +259,7 @@ std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
     described.Width = part.levels[0].width;
     if (described.Height != 0) described.Height = part.levels[0].height;
     if (described.Depth != 0 && !stacked) described.Depth = part.levels[0].depth;
-    known =
-        std::make_shared<Array>(context, described, part, granules(part.levels[0].slice_bytes * part.levels[0].depth));
+    known = std::make_shared<Array>(context, described, part);
     known->is_level = true;
     driver().registry.add(known);
     return known;

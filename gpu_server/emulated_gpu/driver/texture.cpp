@@ -157,7 +157,7 @@ CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
     if (!image.layered) return view.lastLayer == 0 || image.cube ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (auto& level : image.levels) {
         if (view.lastLayer >= level.depth) return CUDA_ERROR_INVALID_VALUE;
-        level.texels += view.firstLayer * level.slice_bytes;
+        level.skip(view.firstLayer);
         level.depth = view.lastLayer - view.firstLayer + 1;
     }
     return image.cube && image.levels[0].depth % 6 != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
