@@ -26,11 +26,9 @@ uint64_t next_array_number() {
 // What the rules of the shape are, the driver knows; here is only what must not go wrong before it is asked.
 CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (!wire::is_array_shape(described)) return CUDA_ERROR_INVALID_VALUE;
-    constexpr unsigned not_remoted =
-        CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
-    if (described.Flags & not_remoted) return static_cast<CUresult>(unsupported("sparse and video arrays"));
-    if (wire::texel_bytes_of(described.Format, described.NumChannels) == 0)
-        return static_cast<CUresult>(unsupported("block-compressed and video formats of arrays"));
+    if (described.Flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) return static_cast<CUresult>(unsupported("video arrays"));
+    if (wire::unit_of(described.Format, described.NumChannels).bytes == 0)
+        return static_cast<CUresult>(unsupported("video formats of arrays"));
     return CUDA_SUCCESS;
 }
 
@@ -55,11 +53,44 @@ CUresult create_charged(uint64_t bytes, Ask&& ask) {
 }
 
 uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped, uint64_t bytes,
-                     const CUDA_ARRAY3D_DESCRIPTOR& described) {
+                     const CUDA_ARRAY3D_DESCRIPTOR& described, const std::shared_ptr<Tiled>& tiled = {}) {
     return arrays().create([&](Array& array, uint64_t, uint64_t handle) {
-        auto texel = wire::texel_bytes_of(described.Format, described.NumChannels);
-        array = {number, handle, context.handle, mipmapped, bytes, described, texel};
+        auto unit = wire::unit_of(described.Format, described.NumChannels);
+        array = {number, handle, context.handle, mipmapped, bytes, described, unit, tiled};
     });
+}
+
+CUresult ask_tiles(wire::TiledShape& shape, const wire::HasFields auto& record) {
+    RemoteCall call(record);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::SparseProperties found;
+    if (auto result = call.take(found); result != CUDA_SUCCESS) return result;
+    shape.properties.tileExtent = {found.tile[0], found.tile[1], found.tile[2]};
+    shape.properties.miptailFirstLevel = found.first_tail_level;
+    shape.properties.miptailSize = found.tail_bytes;
+    shape.properties.flags = found.flags;
+    return shape.is_sound() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult ask_requirements(wire::ArrayRequirements& found, const wire::HasFields auto& record) {
+    RemoteCall call(record);
+    auto result = call.send();
+    return result == CUDA_SUCCESS ? call.take(found) : result;
+}
+
+// How a new array is made of tiles, if it is. Nothing of such an array is charged: its memory is that of cuMemCreate.
+template <class Sparse, class Requirements>
+CUresult learn_tiles(std::shared_ptr<Tiled>& tiled, const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels,
+                     const Sparse& sparse, const Requirements& requirements) {
+    if (!wire::is_tiled(described)) return CUDA_SUCCESS;
+    tiled = std::make_shared<Tiled>();
+    tiled->shape.described = described;
+    tiled->shape.levels = levels;
+    if (described.Flags & CUDA_ARRAY3D_SPARSE) return ask_tiles(tiled->shape, sparse);
+    wire::ArrayRequirements found;
+    auto result = ask_requirements(found, requirements);
+    tiled->shape.deferred_bytes = found.size;
+    return result;
 }
 
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
@@ -69,18 +100,24 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
         RemoteCall call(wire::CreateArray<>{number, device.number, shape_of(described, bytes)});
-        auto result = call.send();
-        if (result != CUDA_SUCCESS) return result;
-        *out = handle_of<CUarray>(enter_array(context, number, 0, bytes, described));
+        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+        std::shared_ptr<Tiled> tiled;
+        auto result = learn_tiles(tiled, described, 1, wire::GetSparseArray<>{number},
+                                  wire::GetArrayRequirements<>{number, device.number});
+        if (result == CUDA_SUCCESS)
+            *out = handle_of<CUarray>(enter_array(context, number, 0, bytes, described, tiled));
+        else
+            (void)RemoteCall(wire::DestroyArray<>{number}).send();
         return result;
     });
 }
 
 // With its levels, so that each is the same array whenever the program asks.
 uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes,
-                         const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+                         const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels,
+                         const std::shared_ptr<Tiled>& tiled) {
     return mipmapped_arrays().create([&](MipmappedArray& array, uint64_t, uint64_t handle) {
-        array = {number, handle, context.handle, bytes, described, {}};
+        array = {number, handle, context.handle, bytes, described, {}, tiled};
         for (unsigned index = 0; index < levels; ++index) {
             uint64_t level_number = next_array_number();
             context.session.load()->append(context.number, wire::GetArrayLevel<>{level_number, number, index});
@@ -98,9 +135,14 @@ CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& 
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
         RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, shape_of(described, bytes), levels});
-        auto result = call.send();
-        if (result != CUDA_SUCCESS) return result;
-        *out = handle_of<CUmipmappedArray>(enter_mipmapped(context, number, bytes, described, levels));
+        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+        std::shared_ptr<Tiled> tiled;
+        auto result = learn_tiles(tiled, described, levels, wire::GetSparseMipmap<>{number},
+                                  wire::GetMipmapRequirements<>{number, device.number});
+        if (result == CUDA_SUCCESS)
+            *out = handle_of<CUmipmappedArray>(enter_mipmapped(context, number, bytes, described, levels, tiled));
+        else
+            (void)RemoteCall(wire::DestroyMipmappedArray<>{number}).send();
         return result;
     });
 }
@@ -120,10 +162,12 @@ CUresult destroy(const Object& object, const Record& record) {
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     uint64_t bytes = object.charged_bytes;
+    auto tiled = object.tiled;
     RemoteCall call(record);
     call.in_context(context);
     auto result = call.send();
     return_array_grant(*context, bytes);
+    forget_tiles(tiled);
     return result;
 }
 
@@ -146,18 +190,25 @@ CUresult destroy(CUmipmappedArray handle) {
 }
 
 template <class Record>
-CUresult ask_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, Record& record, CUdevice ordinal) {
+CUresult show_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, Record& record, CUdevice ordinal) {
     auto* device = find_device(ordinal);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     record.device = device->number;
-    RemoteCall call(record);
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     wire::ArrayRequirements found;
-    if (auto result = call.take(found); result != CUDA_SUCCESS) return result;
+    if (auto result = ask_requirements(found, record); result != CUDA_SUCCESS) return result;
     *out = {};
     out->size = found.size;
     out->alignment = found.alignment;
+    return CUDA_SUCCESS;
+}
+
+template <class Object>
+CUresult show_sparse(CUDA_ARRAY_SPARSE_PROPERTIES* out, const Object* object) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!object) return CUDA_ERROR_INVALID_HANDLE;
+    if (!object->tiled || object->tiled->shape.deferred_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+    *out = object->tiled->shape.properties;
     return CUDA_SUCCESS;
 }
 
@@ -212,15 +263,14 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     return guarded("cuMipmappedArrayDestroy", [&] { return destroy(handle); });
 }
 
-// None of ours is sparse, and none has planes.
-CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray handle) {
-    return guarded("cuArrayGetSparseProperties",
-                   [&] { return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUarray handle) {
+    return guarded("cuArrayGetSparseProperties", [&] { return show_sparse(out, find_array(handle)); });
 }
-CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray handle) {
+CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUmipmappedArray handle) {
     return guarded("cuMipmappedArrayGetSparseProperties",
-                   [&] { return find_mipmapped_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+                   [&] { return show_sparse(out, find_mipmapped_array(handle)); });
 }
+// None of ours has planes.
 CUresult CUDAAPI cuArrayGetPlane(CUarray*, CUarray handle, unsigned) {
     return guarded("cuArrayGetPlane",
                    [&] { return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
@@ -230,7 +280,7 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* ou
     return guarded("cuArrayGetMemoryRequirements", [&]() -> CUresult {
         tnr::wire::GetArrayRequirements<> record;
         if (auto result = number_of(handle, record.array); result != CUDA_SUCCESS) return result;
-        return ask_requirements(out, record, device);
+        return show_requirements(out, record, device);
     });
 }
 CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray handle,
@@ -238,7 +288,7 @@ CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIRE
     return guarded("cuMipmappedArrayGetMemoryRequirements", [&]() -> CUresult {
         tnr::wire::GetMipmapRequirements<> record;
         if (auto result = number_of(handle, record.array); result != CUDA_SUCCESS) return result;
-        return ask_requirements(out, record, device);
+        return show_requirements(out, record, device);
     });
 }
 

@@ -3,6 +3,7 @@
 
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/virtual_memory.hpp"
 
 namespace tnr::cuda {
 
@@ -23,15 +24,29 @@ void forget_levels(const MipmappedArray& mipmapped) {
     for (auto level : mipmapped.levels) arrays().destroy(level);
 }
 
+void forget_tiles(const std::shared_ptr<Tiled>& tiled) {
+    if (!tiled) return;
+    Freed freed;
+    {
+        LockGuard lock(mappings().mutex);
+        tiled->gone = true;
+        auto memory = std::move(tiled->book).all();
+        drop_tiles(memory, freed);
+    }
+    (void)send_changes(freed);
+}
+
 void forget_arrays_of(const Context& context) {
     arrays().each([&](Array& array, uint64_t handle) {
         if (array.context != context.handle) return;
         return_array_grant(context, array.charged_bytes);
+        forget_tiles(array.tiled);
         arrays().destroy(handle);
     });
     mipmapped_arrays().each([&](MipmappedArray& array, uint64_t handle) {
         if (array.context != context.handle) return;
         return_array_grant(context, array.charged_bytes);
+        forget_tiles(array.tiled);
         forget_levels(array);
         mipmapped_arrays().destroy(handle);
     });

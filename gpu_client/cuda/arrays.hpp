@@ -3,8 +3,17 @@
 #pragma once
 
 #include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/tiled_arrays.hpp"
 
 namespace tnr::cuda {
+
+// What the tiles of a sparse array, or of one that is mapped later, have for their memory. Each run holds the handle of it, as
+// a mapping does. Guarded by Mappings::mutex, which clang cannot see from here.
+struct Tiled {
+    wire::TiledShape shape;
+    wire::TileBook<std::shared_ptr<const uint64_t>> book;
+    bool gone = false;  // the array is destroyed
+};
 
 struct Array {
     uint64_t number = 0;
@@ -13,7 +22,8 @@ struct Array {
     uint64_t mipmapped = 0;  // handle of what it is a level of
     uint64_t charged_bytes = 0;
     CUDA_ARRAY3D_DESCRIPTOR described{};
-    uint64_t texel_bytes = 0;
+    wire::ArrayUnit unit{};
+    std::shared_ptr<Tiled> tiled = {};  // null: an ordinary array, or a level of a mipmapped one
 };
 
 struct MipmappedArray {
@@ -22,7 +32,8 @@ struct MipmappedArray {
     uint64_t context = 0;
     uint64_t charged_bytes = 0;
     CUDA_ARRAY3D_DESCRIPTOR described{};
-    std::vector<uint64_t> levels;  // handles
+    std::vector<uint64_t> levels;       // handles
+    std::shared_ptr<Tiled> tiled = {};  // null: an ordinary one
 };
 
 using Arrays = HandleRegistry<Array, HandleKind::array>;
@@ -47,6 +58,8 @@ inline CUresult number_of(CUmipmappedArray handle, uint64_t& number) {
 void return_array_grant(const Context& context, uint64_t bytes);
 // A mipmap's levels go with it.
 void forget_levels(const MipmappedArray& mipmapped);
+// The memory of its tiles is not its any more: the array has been destroyed. Null does nothing.
+void forget_tiles(const std::shared_ptr<Tiled>& tiled);
 // The context is gone, and they with it.
 void forget_arrays_of(const Context& context);
 

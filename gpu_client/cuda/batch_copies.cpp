@@ -89,11 +89,18 @@ CUresult copy_lines(const CUdeviceptr* to, const CUdeviceptr* from, const size_t
     return copy_all(items, failed, stream, in);
 }
 
-// 0: memory; SIZE_MAX: neither memory nor an array.
-size_t texel_bytes(const CUmemcpy3DOperand& operand) {
-    if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return operand.op.ptr.ptr != 0 ? 0 : SIZE_MAX;
+// False: neither memory, which has no unit of its own, nor an array.
+bool find_unit(const CUmemcpy3DOperand& operand, wire::ArrayUnit& unit) {
+    if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return operand.op.ptr.ptr != 0;
     auto* array = operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? find_array(operand.op.array.array) : nullptr;
-    return array ? array->texel_bytes : SIZE_MAX;
+    if (array) unit = array->unit;
+    return array != nullptr;
+}
+
+// A copy begins where a block does.
+bool begins_whole(const CUmemcpy3DOperand& operand, size_t side) {
+    auto& offset = operand.op.array.offset;
+    return operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY || (offset.x % side == 0 && offset.y % side == 0);
 }
 
 bool is_packed(const CUmemcpy3DOperand& operand, const CUextent3D& extent) {
@@ -106,34 +113,40 @@ bool is_packed(const CUmemcpy3DOperand& operand, const CUextent3D& extent) {
 // The operation in the words of other copies.
 CUresult read_operation(const CUDA_MEMCPY3D_BATCH_OP& given, BatchItem& item) {
     auto& extent = given.extent;
-    size_t from = texel_bytes(given.src), to = texel_bytes(given.dst);
-    bool sound = from != SIZE_MAX && to != SIZE_MAX && (from == 0 || to == 0 || from == to) &&
-                 tnr::is_batch_order(given.srcAccessOrder) && tnr::is_batch_flag(given.flags) && extent.width != 0 &&
-                 extent.height != 0 && extent.depth != 0 && is_packed(given.src, extent) &&
+    wire::ArrayUnit source_unit, destination_unit;
+    bool known = find_unit(given.src, source_unit) && find_unit(given.dst, destination_unit);
+    const size_t from = source_unit.bytes, to = destination_unit.bytes;
+    bool fits = from == 0 || to == 0 || (from == to && source_unit.side == destination_unit.side);
+    bool sound = known && fits && tnr::is_batch_order(given.srcAccessOrder) && tnr::is_batch_flag(given.flags) &&
+                 extent.width != 0 && extent.height != 0 && extent.depth != 0 && is_packed(given.src, extent) &&
                  is_packed(given.dst, extent);
-    size_t texel = std::max<size_t>({from, to, 1});
-    if (!sound || extent.width > SIZE_MAX / texel) return CUDA_ERROR_INVALID_VALUE;
+    wire::ArrayUnit unit = from != 0 ? source_unit : destination_unit;  // all is given in texels
+    unit.bytes = std::max<uint64_t>(unit.bytes, 1);
+    sound = sound && extent.width <= SIZE_MAX / unit.bytes && begins_whole(given.src, unit.side) &&
+            begins_whole(given.dst, unit.side);
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D box{};
-    box.WidthInBytes = extent.width * texel, box.Height = extent.height, box.Depth = extent.depth;
+    box.WidthInBytes = unit.across(extent.width) * unit.bytes, box.Height = unit.across(extent.height);
+    box.Depth = extent.depth;
     auto& source = given.src.op;
     box.srcMemoryType = from != 0 ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED;
     if (from != 0) {
         box.srcArray = source.array.array;
-        box.srcXInBytes = source.array.offset.x * texel;
-        box.srcY = source.array.offset.y, box.srcZ = source.array.offset.z;
+        box.srcXInBytes = source.array.offset.x / unit.side * unit.bytes;
+        box.srcY = source.array.offset.y / unit.side, box.srcZ = source.array.offset.z;
     } else {
-        box.srcDevice = source.ptr.ptr, box.srcPitch = source.ptr.rowLength * texel;
-        box.srcHeight = source.ptr.layerHeight;
+        box.srcDevice = source.ptr.ptr, box.srcPitch = unit.across(source.ptr.rowLength) * unit.bytes;
+        box.srcHeight = unit.across(source.ptr.layerHeight);
     }
     auto& destination = given.dst.op;
     box.dstMemoryType = to != 0 ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED;
     if (to != 0) {
         box.dstArray = destination.array.array;
-        box.dstXInBytes = destination.array.offset.x * texel;
-        box.dstY = destination.array.offset.y, box.dstZ = destination.array.offset.z;
+        box.dstXInBytes = destination.array.offset.x / unit.side * unit.bytes;
+        box.dstY = destination.array.offset.y / unit.side, box.dstZ = destination.array.offset.z;
     } else {
-        box.dstDevice = destination.ptr.ptr, box.dstPitch = destination.ptr.rowLength * texel;
-        box.dstHeight = destination.ptr.layerHeight;
+        box.dstDevice = destination.ptr.ptr, box.dstPitch = unit.across(destination.ptr.rowLength) * unit.bytes;
+        box.dstHeight = unit.across(destination.ptr.layerHeight);
     }
     item.order = given.srcAccessOrder;
     return read_3d(&box, item.box);

@@ -34,8 +34,9 @@ CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     auto& described = array->described;
     auto within = [](uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; };
-    bool sound = within(given.x, box.row_bytes, described.Width * array->texel_bytes) &&
-                 within(given.y, box.rows, std::max<size_t>(described.Height, 1)) &&
+    auto& unit = array->unit;
+    bool sound = within(given.x, box.row_bytes, unit.across(described.Width) * unit.bytes) &&
+                 within(given.y, box.rows, unit.across(std::max<size_t>(described.Height, 1))) &&
                  within(given.z, box.slices, std::max<size_t>(described.Depth, 1));
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     side.on_device = true;

@@ -49,6 +49,14 @@ void unuse(uint64_t handle, Freed& freed) {
     release_if_unused(handle, *physical, freed);
 }
 
+void drop_tiles(std::vector<std::shared_ptr<const uint64_t>>& memory, Freed& freed) {
+    for (auto& handle : memory) {
+        if (handle.use_count() == 1) unuse(*handle, freed);
+        handle.reset();
+    }
+    memory.clear();
+}
+
 void forget_bindings(Physical& object, int device, uint64_t offset, uint64_t bytes, Freed& freed) {
     std::erase_if(object.bindings, [&](const Binding& binding) TNR_REQUIRES(mappings().mutex) {
         bool inside = binding.device == device && binding.offset >= offset && binding.bytes <= bytes &&

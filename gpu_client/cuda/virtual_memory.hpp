@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
@@ -32,6 +33,9 @@ struct Physical {
     int held = 1, used = 0;  // `used`: by mappings, and by bindings to multicast objects
     std::vector<Binding> bindings = {};
 };
+inline bool is_tile_pool(const CUmemAllocationProp& properties) {
+    return properties.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL;
+}
 using Physicals = HandleRegistry<Physical, HandleKind::allocation>;
 Physicals& physicals();
 
@@ -65,6 +69,8 @@ Physical* find_held(uint64_t handle) TNR_REQUIRES(mappings().mutex);
 void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) TNR_REQUIRES(mappings().mutex);
 // One use less: a mapping or a binding has gone.
 void unuse(uint64_t handle, Freed& freed) TNR_REQUIRES(mappings().mutex);
+// What tiles of arrays had for their memory: each handle is in use until the last of its kind has gone.
+void drop_tiles(std::vector<std::shared_ptr<const uint64_t>>& memory, Freed& freed) TNR_REQUIRES(mappings().mutex);
 // What was bound to the object on the device in [offset, offset + bytes) no longer is.
 void forget_bindings(Physical& object, int device, uint64_t offset, uint64_t bytes, Freed& freed)
     TNR_REQUIRES(mappings().mutex);

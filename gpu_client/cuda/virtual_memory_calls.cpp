@@ -6,6 +6,7 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/virtual_memory.hpp"
+#include "gpu_client/protocol/array_records.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -123,9 +124,13 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
             physical = {.number = index + 1, .bytes = bytes, .charged = bytes, .properties = *properties};
             made = &physical;
         });
-        RemoteCall call(wire::CreateAllocation<>{made->number, device->number, bytes});
-        call.on(*device);
-        auto result = call.send();
+        auto send = [&](const auto& record) {
+            RemoteCall call(record);
+            call.on(*device);
+            return call.send();
+        };
+        auto result = is_tile_pool(*properties) ? send(wire::CreateTilePool<>{made->number, device->number, bytes})
+                                                : send(wire::CreateAllocation<>{made->number, device->number, bytes});
         if (result == CUDA_SUCCESS) {
             *out = handle;
             return result;

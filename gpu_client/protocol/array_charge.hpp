@@ -14,7 +14,7 @@ inline constexpr uint64_t array_granularity = 64 << 10;
 inline constexpr size_t array_side_max = size_t{1} << 18;
 inline constexpr unsigned array_levels_max = 19;
 
-// 0: a format that is not remoted.
+// 0: a format without texels of its own, or one that is not remoted.
 inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
     switch (format) {
         case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -49,16 +49,43 @@ inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
     }
 }
 
+// What copies count of an array: texels, or where they are block-compressed, blocks of 4 by 4 of them.
+struct ArrayUnit {
+    uint64_t bytes = 0;  // 0: a format that is not remoted
+    size_t side = 1;     // texels
+
+    size_t across(size_t texels) const { return texels / side + (texels % side != 0); }
+};
+
+inline uint64_t block_bytes_of(CUarray_format format) {
+    if (format < CU_AD_FORMAT_BC1_UNORM || format > CU_AD_FORMAT_BC7_UNORM_SRGB) return 0;
+    const bool small =
+        format <= CU_AD_FORMAT_BC1_UNORM_SRGB || format == CU_AD_FORMAT_BC4_UNORM || format == CU_AD_FORMAT_BC4_SNORM;
+    return small ? 8 : 16;
+}
+
+inline ArrayUnit unit_of(CUarray_format format, unsigned channels) {
+    if (auto bytes = block_bytes_of(format)) return {bytes, 4};
+    return {texel_bytes_of(format, channels), 1};
+}
+
 // Whether what follows can be computed; whether a driver makes it is the driver's affair.
 inline bool is_array_shape(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     const auto longest = std::max({described.Width, described.Height, described.Depth});
     const auto channels = described.NumChannels;
-    return described.Width != 0 && longest <= array_side_max && (channels == 1 || channels == 2 || channels == 4);
+    const bool counts = channels == 1 || channels == 2 || channels == 4 ||
+                        (channels == 3 && block_bytes_of(described.Format) != 0);  // BC6H
+    return described.Width != 0 && longest <= array_side_max && counts;
 }
 
 // Its layers are no side of it that levels shrink.
 inline bool is_stacked(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     return described.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+}
+
+// Its memory is mapped into it later, and charged where that was made.
+inline bool is_tiled(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return described.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
 }
 
 inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsigned level) {
@@ -72,10 +99,12 @@ inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsig
 }
 
 inline uint64_t array_charge(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    if (is_tiled(described)) return 0;
+    const auto unit = unit_of(described.Format, described.NumChannels);
     uint64_t bytes = 0;
     for (unsigned index = 0; index < std::min(levels, array_levels_max); ++index) {
         auto level = level_of(described, index);
-        bytes += level.Width * texel_bytes_of(level.Format, level.NumChannels) * std::max<size_t>(level.Height, 1) *
+        bytes += unit.across(level.Width) * unit.bytes * unit.across(std::max<size_t>(level.Height, 1)) *
                  std::max<size_t>(level.Depth, 1);
     }
     return (bytes + array_granularity - 1) / array_granularity * array_granularity;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/tiled_arrays.hpp"
 
 namespace tnr::wire {
 
@@ -67,6 +68,64 @@ using GetArrayRequirements =
 template <class Side = Numbers>
 using GetMipmapRequirements =
     GetRequirements<op_cuMipmappedArrayGetMemoryRequirements, typename Side::MipmappedArray, typename Side::Device>;
+
+// ---- sparse arrays, and those that are mapped later ----
+
+// CUDA_ARRAY_SPARSE_PROPERTIES
+struct SparseProperties {
+    std::array<uint32_t, 3> tile{};
+    uint32_t first_tail_level = 0, flags = 0;
+    uint64_t tail_bytes = 0;
+    auto fields() { return std::tie(tile, first_tail_level, flags, tail_bytes); }
+};
+template <uint16_t Op, class Thing>
+struct GetSparse {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = CallWay::sync;
+    Thing named{};
+    auto fields() { return std::tie(named); }
+    using Reply = SparseProperties;
+};
+template <class Side = Numbers>
+using GetSparseArray = GetSparse<op_cuArrayGetSparseProperties, typename Side::Array>;
+template <class Side = Numbers>
+using GetSparseMipmap = GetSparse<op_cuMipmappedArrayGetSparseProperties, typename Side::MipmappedArray>;
+
+// Memory of cuMemCreate for tiles of arrays.
+template <class Side = Numbers>
+struct CreateTilePool {
+    static constexpr uint16_t op = op_create_tile_pool;
+    static constexpr auto way = CallWay::sync;
+    NewNumber allocation = 0;
+    typename Side::Device device{};
+    uint64_t bytes = 0;
+    auto fields() { return std::tie(allocation, device, bytes); }
+};
+// One of cuMemMapArrayAsync's list: in an array or a mipmapped one.
+template <class Side = Numbers>
+struct MapTiles {
+    static constexpr uint16_t op = op_cuMemMapArrayAsync;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Array array{};
+    typename Side::MipmappedArray mipmapped{};
+    TileRegion region;
+    typename Side::Device device{};
+    typename Side::Stream stream{};
+    typename Side::Allocation memory{};
+    uint64_t offset = 0;
+    auto fields() { return std::tie(array, mipmapped, region, device, stream, memory, offset); }
+};
+template <class Side = Numbers>
+struct UnmapTiles {
+    static constexpr uint16_t op = op_unmap_tiles;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Array array{};
+    typename Side::MipmappedArray mipmapped{};
+    TileRegion region;
+    typename Side::Device device{};
+    typename Side::Stream stream{};
+    auto fields() { return std::tie(array, mipmapped, region, device, stream); }
+};
 
 // ---- copies ----
 

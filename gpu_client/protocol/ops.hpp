@@ -30,6 +30,8 @@ enum SessionOp : uint16_t {
     op_order_graph = 0xf018,
     op_memory_returned = 0xf019,
     op_function_sees = 0xf01a,
+    op_create_tile_pool = 0xf01b,
+    op_unmap_tiles = 0xf01c,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1

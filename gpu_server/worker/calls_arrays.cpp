@@ -22,41 +22,53 @@ static bool is_number(uint64_t number) {
     return number != 0 && number < wire::first_number_of_worker;
 }
 
-// 0: no shape that a client of ours asks for.
-static uint64_t charge_of(const wire::ArrayShape& shape, unsigned levels) {
+// False: no shape that a client of ours asks for.
+static bool find_charge(const wire::ArrayShape& shape, unsigned levels, uint64_t& bytes) {
     const auto described = description_of(shape);
-    if (!wire::is_array_shape(described) || !wire::texel_bytes_of(described.Format, described.NumChannels)) return 0;
-    return std::max(shape.charged_bytes, wire::array_charge(described, levels));
+    if (!wire::is_array_shape(described) || wire::unit_of(described.Format, described.NumChannels).bytes == 0)
+        return false;
+    bytes = std::max(shape.charged_bytes, wire::array_charge(described, levels));
+    return true;
 }
 
 static Answer create_array(WorkerSession& session, Call& call, const wire::CreateArray<Resolved>& wanted) {
     if (!driver().cuArray3DCreate_v2 || !driver().cuArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
-    const uint64_t bytes = charge_of(wanted.shape, 1);
-    if (!is_number(wanted.array) || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t bytes = 0;
+    if (!is_number(wanted.array) || !find_charge(wanted.shape, 1, bytes)) return CUDA_ERROR_INVALID_VALUE;
     auto make = [&session, number = wanted.array, described = description_of(wanted.shape),
+                 device = wanted.device.object->handle,
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUarray made = nullptr;
         auto result = driver().cuArray3DCreate_v2(&made, &described);
         if (result != CUDA_SUCCESS) return result;
-        if (session.handles.arrays.add(number, {made, context, 0, std::move(charged)})) return CUDA_SUCCESS;
+        std::shared_ptr<TiledArray> tiled;
+        if (wire::is_tiled(described)) result = learn_tiles(made, described, device, tiled);
+        if (result == CUDA_SUCCESS &&
+            session.handles.arrays.add(number, {made, context, 0, std::move(charged), std::move(tiled)}))
+            return CUDA_SUCCESS;
         driver().cuArrayDestroy(made);
-        return CUDA_ERROR_INVALID_VALUE;
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     };
     return with_memory(session, call, wanted.device, bytes, make);
 }
 
 static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::CreateMipmappedArray<Resolved>& wanted) {
     if (!driver().cuMipmappedArrayCreate || !driver().cuMipmappedArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
-    const uint64_t bytes = charge_of(wanted.shape, wanted.levels);
-    if (!is_number(wanted.array) || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t bytes = 0;
+    if (!is_number(wanted.array) || !find_charge(wanted.shape, wanted.levels, bytes)) return CUDA_ERROR_INVALID_VALUE;
     auto make = [&session, number = wanted.array, described = description_of(wanted.shape), levels = wanted.levels,
+                 device = wanted.device.object->handle,
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUmipmappedArray made = nullptr;
         auto result = driver().cuMipmappedArrayCreate(&made, &described, levels);
         if (result != CUDA_SUCCESS) return result;
-        if (session.handles.mipmapped_arrays.add(number, {made, context, std::move(charged)})) return CUDA_SUCCESS;
+        std::shared_ptr<TiledArray> tiled;
+        if (wire::is_tiled(described)) result = learn_tiles(made, described, levels, device, tiled);
+        if (result == CUDA_SUCCESS &&
+            session.handles.mipmapped_arrays.add(number, {made, context, std::move(charged), std::move(tiled)}))
+            return CUDA_SUCCESS;
         driver().cuMipmappedArrayDestroy(made);
-        return CUDA_ERROR_INVALID_VALUE;
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     };
     return with_memory(session, call, wanted.device, bytes, make);
 }

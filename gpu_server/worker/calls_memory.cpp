@@ -21,10 +21,12 @@ static bool inside_any_range(WorkerSession& session, uint64_t address, uint64_t 
     return false;
 }
 
-static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, CUmemGenericAllocationHandle& memory) {
+static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, CUmemGenericAllocationHandle& memory,
+                       unsigned short usage = 0) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle};
+    properties.allocFlags.usage = usage;
     // Any of it may be given to another process of the claim later, and a driver wants to know that now.
     auto& attributes = session.devices[device].description.attributes;
     auto shareable = attributes.find(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
@@ -151,6 +153,7 @@ static Answer memory_returned(WorkerSession& session, Call&, const wire::MemoryR
     session.supervisor.watch_wishes([&session](uint32_t device, uint64_t bytes) {
         if (device < session.devices.size()) session.outbox.tell(wire::MemoryWanted{device, bytes});
     });
+    session.unmapped_tiles.sweep();
     session.supervisor.give_back_memory(back.device.number,
                                         session.memory.accounts.shrink(back.device.number, back.bytes));
     return CUDA_SUCCESS;
@@ -164,6 +167,7 @@ static CUresult ask_driver(WorkerSession& session, uint64_t& free, uint64_t& tot
     auto result = driver().cuMemGetInfo_v2(&free_bytes, &all_bytes);
     if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&here);
     if (result != CUDA_SUCCESS) return result;
+    session.unmapped_tiles.sweep();
     session.graph_memory.settle();  // what the program has trimmed is not charged any more
     uint64_t used = all_bytes - std::min(all_bytes, free_bytes);
     total = all_bytes;
@@ -194,17 +198,26 @@ static Answer memory_info_and_sharing(WorkerSession& session, Call& call, const 
     return result;
 }
 
-static Answer create_allocation(WorkerSession& session, Call& call, const wire::CreateAllocation<Resolved>& wanted) {
+template <class Record>
+static Answer create_for_program(WorkerSession& session, Call& call, const Record& wanted, unsigned short usage) {
     return with_memory(
         session, call, wanted.device, wanted.bytes,
-        [&session, number = wanted.allocation, bytes = wanted.bytes](std::shared_ptr<Physical> physical) {
+        [&session, number = wanted.allocation, bytes = wanted.bytes, usage](std::shared_ptr<Physical> physical) {
             CUmemGenericAllocationHandle memory{};
-            auto result = create(session, physical->device, bytes, memory);
+            auto result = create(session, physical->device, bytes, memory, usage);
             if (result != CUDA_SUCCESS) return result;
             if (session.handles.allocations.add(number, {memory, std::move(physical), bytes})) return CUDA_SUCCESS;
             driver().cuMemRelease(memory);
             return CUDA_ERROR_INVALID_VALUE;
         });
+}
+
+static Answer create_allocation(WorkerSession& session, Call& call, const wire::CreateAllocation<Resolved>& wanted) {
+    return create_for_program(session, call, wanted, 0);
+}
+
+static Answer create_tile_pool(WorkerSession& session, Call& call, const wire::CreateTilePool<Resolved>& wanted) {
+    return create_for_program(session, call, wanted, CU_MEM_CREATE_USAGE_TILE_POOL);
 }
 
 static Answer release_allocation(WorkerSession& session, Call&, const wire::ReleaseAllocation<Resolved>& allocation) {
@@ -244,6 +257,7 @@ void add_memory_calls(HandlerTable& table) {
     table.add<memory_info_and_sharing>();
     table.add<memory_info>();
     table.add<create_allocation>();
+    table.add<create_tile_pool>();
     table.add<release_allocation>();
     table.add<map_allocation>();
     table.add<unmap_allocation>();

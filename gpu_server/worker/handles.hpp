@@ -14,6 +14,7 @@
 #include "gpu_server/worker/graphs.hpp"
 #include "gpu_server/worker/green_contexts.hpp"
 #include "gpu_server/worker/memory_accounts.hpp"
+#include "gpu_server/worker/tiled_arrays.hpp"
 #include "gpu_server/worker/user_objects.hpp"
 
 namespace tnr::worker {
@@ -39,6 +40,7 @@ struct Array {
     uint64_t context = 0;    // number of the one it was made in
     uint64_t mipmapped = 0;  // number of what it is a level of
     std::shared_ptr<Physical> charged = {};
+    std::shared_ptr<TiledArray> tiled = {};  // null: an ordinary array, or a level
 };
 
 // Of a module: good for as long as that is loaded.
@@ -52,6 +54,7 @@ struct MipmappedArray {
     CUmipmappedArray handle = nullptr;
     uint64_t context = 0;
     std::shared_ptr<Physical> charged = {};
+    std::shared_ptr<TiledArray> tiled = {};
 };
 
 // A link with its options and log buffers. It never moves: the driver keeps pointers to both.

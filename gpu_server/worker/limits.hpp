@@ -10,6 +10,8 @@ namespace tnr::worker {
 // Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
 // what a hostile client can make us remember.
 inline constexpr size_t handles_max = size_t{1} << 20;
+// Runs of tiles of one sparse array that have the same memory: no array that a program fills has more tiles.
+inline constexpr size_t tile_runs_max = size_t{1} << 20;
 // Links that are being put together: a program has one at a time, and 100,000 took 1.6 GB of the worker's memory on the
 // emulated driver.
 inline constexpr size_t links_max = 1024;

@@ -13,6 +13,7 @@ Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Dev
     auto device = on.number;
     auto& accounts = session.memory.accounts;
     uint64_t lacking = 0;
+    if (bytes != 0) session.unmapped_tiles.sweep();
     if (accounts.take(device, bytes, lacking)) return make(std::make_shared<Physical>(accounts, device, bytes));
     return session.run_aside(call, [&session, &accounts, device, bytes, make]() -> CUresult {
         uint64_t lacking = 0;

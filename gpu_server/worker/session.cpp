@@ -46,6 +46,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_exchange_calls(custom_);
     add_multicast_calls(custom_);
     add_array_calls(custom_);
+    add_tile_calls(custom_);
     add_texture_calls(custom_);
     add_stream_calls(custom_);
     add_event_calls(custom_);

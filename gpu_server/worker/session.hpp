@@ -43,6 +43,7 @@
 #include "gpu_server/worker/standing.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
 #include "gpu_server/worker/tasks.hpp"
+#include "gpu_server/worker/tiled_arrays.hpp"
 #include "gpu_server/worker/understudy.hpp"
 #include "gpu_server/worker/watches.hpp"
 
@@ -120,6 +121,7 @@ public:
     BusyTime busy{handles};
     EndedStreams ended_streams;
     MemoryBook memory;
+    UnmappedTiles unmapped_tiles;
     GraphMemory graph_memory{memory.accounts, devices};
     LimitMemory limit_memory{supervisor};
     CodeMemory code_memory{supervisor, devices.size()};
@@ -261,6 +263,7 @@ void add_memory_calls(HandlerTable& table);
 void add_exchange_calls(HandlerTable& table);
 void add_multicast_calls(HandlerTable& table);
 void add_array_calls(HandlerTable& table);
+void add_tile_calls(HandlerTable& table);
 void add_texture_calls(HandlerTable& table);
 void add_stream_calls(HandlerTable& table);
 void add_event_calls(HandlerTable& table);

@@ -175,6 +175,18 @@ __global__ void read_texture(cudaTextureObject_t texture, float* out, int width)
     if (x < width) out[y * width + x] = tex2D<float>(texture, x + 0.5f, y + 0.5f);
 }
 
+// What is read, and -1 where nothing is.
+__global__ void read_resident(cudaTextureObject_t texture, float* out, int width, int step) {
+    int x = threadIdx.x, y = blockIdx.x;
+    bool resident = false;
+    float value = tex2D<float>(texture, x * step + 0.5f, y * step + 0.5f, &resident);
+    if (x < width) out[y * width + x] = resident ? value : -1;
+}
+__global__ void read_color(cudaTextureObject_t texture, float4* out, int width) {
+    int x = threadIdx.x, y = blockIdx.x;
+    if (x < width) out[y * width + x] = tex2D<float4>(texture, x + 0.5f, y + 0.5f);
+}
+
 // What a struct hides is no parameter that anybody could translate.
 struct Hidden {
     int unused;

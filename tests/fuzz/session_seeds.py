@@ -161,11 +161,26 @@ def texture(kind, array=0, mipmapped=0, at=0, flags=2):
                zeros(1), zeros(1), data(b"\0" * 11), data(b"\0" * 34), short(0))
 
 
+def tiles(array=0, mipmapped=0, tail=0):
+    extent = (number(65536), number(0), number(0)) if tail else (number(128), number(128), number(1))
+    return (number(array), number(mipmapped), short(tail), short(0), short(0), number(0), number(0), number(0), *extent,
+            short(0), number(STREAM))
+
+
 SEEDS = {
     "arrays": start + array("cuArray3DCreate_v2", flags=2) + array_rows(0, place(1), place(), b"t" * 128, 1) +
     array_rows(1, place(), place(1), name=ask) + array_rows(2, place(at=4096), place(1)) +
     ask("cuSurfObjectCreate", number(1)) + texture(0, array=1) + texture(2) + texture(3) +
-    record("cuTexObjectDestroy", number(64)) + ask("cuArrayGetMemoryRequirements", number(1), short(0)) +
+    record("cuTexObjectDestroy", number(64)) + record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
+    "sparse arrays": start + array("cuArray3DCreate_v2", flags=0x40, size=(256, 128, 0)) +
+    ask("cuArrayGetSparseProperties", number(1)) + ask("create_tile_pool", number(1), short(0), MIB2) +
+    ask("cuMemMapArrayAsync", *tiles(array=1), number(1), number(65536)) + array_rows(0, place(1), place(), b"t" * 128, 1) +
+    ask("unmap_tiles", *tiles(array=1)) + record("cuMemRelease", number(1)) +
+    array("cuMipmappedArrayCreate", flags=0x40, size=(256, 256, 0), last=(short(5),)) +
+    ask("cuMipmappedArrayGetSparseProperties", number(1)) + ask("create_tile_pool", number(2), short(0), MIB2) +
+    ask("cuMemMapArrayAsync", *tiles(mipmapped=1, tail=1), number(2), number(0)) +
+    record("cuMipmappedArrayDestroy", number(1)) + record("cuArrayDestroy", number(1)) +
+    array("cuArray3DCreate_v2", flags=0x80, size=(64, 64, 0)) + ask("cuArrayGetMemoryRequirements", number(1), short(0)) +
     record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
     "mipmaps": start + array("cuMipmappedArrayCreate", size=(16, 16, 0), last=(short(5),)) +
     record("cuMipmappedArrayGetLevel", number(2), number(1), short(1)) + array_rows(0, place(2), place(), b"m" * 128, 1) +

@@ -17,9 +17,8 @@ constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
-// These belong to graphics and to memory that is mapped into arrays later.
-constexpr unsigned flags_refused =
-    CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+// These belong to graphics.
+constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
 struct Extent {
     size_t width, height, depth;
@@ -74,11 +73,54 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     if (!layered && given.Depth != 0 && given.Height == 0) return false;
     if (cube && (given.Width != given.Height || given.Depth % 6 != 0 || given.Depth == 0)) return false;
     if (cube && !layered && given.Depth != 6) return false;
+    // Nothing writes single texels of blocks, and no line has any.
+    const bool blocks = given.Format >= CU_AD_FORMAT_BC1_UNORM && given.Format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
+    if (blocks && (given.Height == 0 || (given.Flags & CUDA_ARRAY3D_SURFACE_LDST))) return false;
+    const bool sparse = given.Flags & CUDA_ARRAY3D_SPARSE;
+    if (sparse && (given.Height == 0 || cube || (given.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))) return false;
     bool square = given.Height != 0 && given.Depth == 0;
     if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0))
         return false;
     auto most = largest(given);
     return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
+}
+
+}  // namespace
+
+namespace {
+
+struct BlockMeaning {
+    CUarray_format format;
+    ptx::BlockFormat blocks;
+    unsigned channels;
+    bool srgb = false;
+};
+constexpr BlockMeaning block_meanings[] = {{CU_AD_FORMAT_BC1_UNORM, ptx::BlockFormat::bc1, 4},
+                                           {CU_AD_FORMAT_BC1_UNORM_SRGB, ptx::BlockFormat::bc1, 4, true},
+                                           {CU_AD_FORMAT_BC2_UNORM, ptx::BlockFormat::bc2, 4},
+                                           {CU_AD_FORMAT_BC2_UNORM_SRGB, ptx::BlockFormat::bc2, 4, true},
+                                           {CU_AD_FORMAT_BC3_UNORM, ptx::BlockFormat::bc3, 4},
+                                           {CU_AD_FORMAT_BC3_UNORM_SRGB, ptx::BlockFormat::bc3, 4, true},
+                                           {CU_AD_FORMAT_BC4_UNORM, ptx::BlockFormat::bc4_unsigned, 1},
+                                           {CU_AD_FORMAT_BC4_SNORM, ptx::BlockFormat::bc4_signed, 1},
+                                           {CU_AD_FORMAT_BC5_UNORM, ptx::BlockFormat::bc5_unsigned, 2},
+                                           {CU_AD_FORMAT_BC5_SNORM, ptx::BlockFormat::bc5_signed, 2},
+                                           {CU_AD_FORMAT_BC6H_UF16, ptx::BlockFormat::bc6h, 3},
+                                           {CU_AD_FORMAT_BC6H_SF16, ptx::BlockFormat::bc6h, 3},
+                                           {CU_AD_FORMAT_BC7_UNORM, ptx::BlockFormat::bc7, 4},
+                                           {CU_AD_FORMAT_BC7_UNORM_SRGB, ptx::BlockFormat::bc7, 4, true}};
+
+// False if the format is not one of blocks, or has another number of channels.
+bool blocks_of(CUarray_format format, unsigned channels, ptx::Image& image) {
+    for (auto& meaning : block_meanings) {
+        if (meaning.format != format || meaning.channels != channels) continue;
+        image.blocks = meaning.blocks;
+        image.srgb = meaning.srgb;
+        image.type = ptx::TexelType::u8;  // what a kernel that asks is told
+        image.fractions = true;
+        return true;
+    }
+    return false;
 }
 
 }  // namespace
@@ -150,9 +192,10 @@ bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, b
 CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image) {
     if (!is_sound(given)) return CUDA_ERROR_INVALID_VALUE;
     if (given.Flags & flags_refused) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!texels_of(given.Format, given.NumChannels, image.type, image.fractions)) {
+    if (!texels_of(given.Format, given.NumChannels, image.type, image.fractions) &&
+        !blocks_of(given.Format, given.NumChannels, image)) {
         bool other = given.Format == CU_AD_FORMAT_NV12 || given.Format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
-                     (given.Format >= CU_AD_FORMAT_BC1_UNORM && given.Format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar);
+                     (given.Format >= CU_AD_FORMAT_P010 && given.Format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar);
         return other ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
     image.channels = given.NumChannels;
@@ -166,7 +209,7 @@ CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image) {
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes) {
+void lay_out_levels(ptx::Image& image, unsigned levels, uint64_t& bytes) {
     auto first = image.levels[0];
     bool stacked = image.layered || image.cube;
     image.levels.clear();
@@ -176,12 +219,17 @@ CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uin
         level.width = std::max(first.width >> index, 1u);
         level.height = std::max(first.height >> index, 1u);
         if (!stacked) level.depth = std::max(first.depth >> index, 1u);
-        level.row_bytes = (uint64_t{level.width} * image.texel_bytes() + row_alignment - 1) & ~(row_alignment - 1);
-        level.slice_bytes = level.row_bytes * level.height;
+        const uint64_t row = uint64_t{image.units(level.width)} * image.unit_bytes();
+        level.row_bytes = (row + row_alignment - 1) & ~(row_alignment - 1);
+        level.slice_bytes = level.row_bytes * image.units(level.height);
         level.texels = bytes;
         bytes += level.slice_bytes * level.depth;  // at most 2^21 * 2^16 * 2^14: no overflow
         image.levels.push_back(level);
     }
+}
+
+CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes) {
+    lay_out_levels(image, levels, bytes);
     bytes = granules(bytes);
     if (bytes > device.memory_total || !charge(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t address = device.arena.allocate(bytes);
@@ -211,8 +259,7 @@ std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
     described.Width = part.levels[0].width;
     if (described.Height != 0) described.Height = part.levels[0].height;
     if (described.Depth != 0 && !stacked) described.Depth = part.levels[0].depth;
-    known =
-        std::make_shared<Array>(context, described, part, granules(part.levels[0].slice_bytes * part.levels[0].depth));
+    known = std::make_shared<Array>(context, described, part);
     known->is_level = true;
     driver().registry.add(known);
     return known;

@@ -11,7 +11,8 @@ namespace tnr::emulated {
 // A limit of arrays and textures, which all devices share.
 size_t image_limit(CUdevice_attribute attribute);
 
-// What a format of cuda.h means. False for those that are not emulated: block-compressed and video formats.
+// What a format of cuda.h means. False for those without texels of their own (block-compressed ones), and those that are not
+// emulated (video formats).
 bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions);
 
 // What an array of that description is, without its levels' addresses. Fails as cuArray3DCreate does.
@@ -31,17 +32,19 @@ private:
     const uint64_t address_, bytes_;
 };
 
+class TiledMemory;
+
 class Array : public Object {
 public:
     static constexpr Kind kind_of = Kind::array;
-    Array(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole, uint64_t bytes)
-        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)), memory_bytes(bytes) {}
+    Array(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole)
+        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)) {}
 
     Context& context;
     const CUDA_ARRAY3D_DESCRIPTOR descriptor;
     const ptx::Image image;  // of one level
-    const uint64_t memory_bytes;
-    bool is_level = false;  // of a mipmapped array, with which it goes
+    bool is_level = false;                    // of a mipmapped array, with which it goes
+    std::shared_ptr<TiledMemory> tiled = {};  // null: an ordinary array, or a level
 
     const ptx::ImageLevel& level() const { return image.levels[0]; }
 };
@@ -49,14 +52,14 @@ public:
 class MipmappedArray : public Object {
 public:
     static constexpr Kind kind_of = Kind::mipmapped_array;
-    MipmappedArray(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole, uint64_t bytes)
-        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)), memory_bytes(bytes) {}
+    MipmappedArray(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole)
+        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)) {}
     void dismiss() override;
 
     Context& context;
     const CUDA_ARRAY3D_DESCRIPTOR descriptor;
     const ptx::Image image;
-    const uint64_t memory_bytes;
+    std::shared_ptr<TiledMemory> tiled = {};  // null: an ordinary one
 
     // The same array each time.
     std::shared_ptr<Array> level(unsigned index);
@@ -68,5 +71,7 @@ private:
 
 // Lays out `levels` levels and takes memory for them.
 CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes);
+// Lays them out only.
+void lay_out_levels(ptx::Image& image, unsigned levels, uint64_t& bytes);
 
 }  // namespace tnr::emulated

@@ -5,6 +5,7 @@
 #include "gpu_server/emulated_gpu/driver/array.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/texture.hpp"
+#include "gpu_server/emulated_gpu/driver/tiled_memory.hpp"
 
 using namespace tnr::emulated;
 
@@ -19,15 +20,26 @@ CUDA_ARRAY3D_DESCRIPTOR in_3d(const CUDA_ARRAY_DESCRIPTOR& given) {
     return result;
 }
 
+// Its memory, now or as it is mapped. Fills `tiled` in the latter case.
+CUresult allocate(Device& device, const CUDA_ARRAY3D_DESCRIPTOR& given, tnr::ptx::Image& image, unsigned levels,
+                  bool mipmapped, std::shared_ptr<TiledMemory>& tiled) {
+    uint64_t bytes = 0;
+    if (!tnr::wire::is_tiled(given)) return allocate_levels(device, image, levels, bytes);
+    tiled = TiledMemory::create(given, image, levels, mipmapped);
+    return tiled ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& given) {
     return in_context([&](Context& context) -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = refuse_unsafe()) return error;
         tnr::ptx::Image image;
-        uint64_t bytes = 0;
         if (CUresult error = image_of(given, image)) return error;
-        if (CUresult error = allocate_levels(context.device, image, 1, bytes)) return error;
-        auto array = driver().registry.add(std::make_shared<Array>(context, given, std::move(image), bytes));
+        std::shared_ptr<TiledMemory> tiled;
+        if (CUresult error = allocate(context.device, given, image, 1, false, tiled)) return error;
+        auto array = std::make_shared<Array>(context, given, std::move(image));
+        array->tiled = std::move(tiled);
+        driver().registry.add(array);
         context.own(array->handle());
         *out = array->as<CUarray>();
         return CUDA_SUCCESS;
@@ -63,13 +75,6 @@ CUresult with(Handle handle, const void* out, Use&& use) {
     });
 }
 
-CUresult requirements(uint64_t bytes, CUDA_ARRAY_MEMORY_REQUIREMENTS& out) {
-    out = {};
-    out.size = bytes;
-    out.alignment = allocation_granule;
-    return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* given) {
@@ -101,14 +106,16 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRI
         if (!out || !given || levels == 0) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = refuse_unsafe()) return error;
         tnr::ptx::Image image;
-        uint64_t bytes = 0;
         if (CUresult error = image_of(*given, image)) return error;
         auto& whole = image.levels[0];
         bool stacked = image.layered || image.cube;
         auto longest = std::max({whole.width, whole.height, stacked ? 1u : whole.depth});
         levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
-        if (CUresult error = allocate_levels(context.device, image, levels, bytes)) return error;
-        auto array = driver().registry.add(std::make_shared<MipmappedArray>(context, *given, std::move(image), bytes));
+        std::shared_ptr<TiledMemory> tiled;
+        if (CUresult error = allocate(context.device, *given, image, levels, true, tiled)) return error;
+        auto array = std::make_shared<MipmappedArray>(context, *given, std::move(image));
+        array->tiled = std::move(tiled);
+        driver().registry.add(array);
         context.own(array->handle());
         *out = array->as<CUmipmappedArray>();
         return CUDA_SUCCESS;
@@ -125,25 +132,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     return destroy<MipmappedArray>(handle);
 }
 
-// None is sparse, and none has planes.
-CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUarray handle) {
-    return with<Array>(handle, out, [](Array&) { return CUDA_ERROR_INVALID_VALUE; });
-}
-CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUmipmappedArray handle) {
-    return with<MipmappedArray>(handle, out, [](MipmappedArray&) { return CUDA_ERROR_INVALID_VALUE; });
-}
+// None has planes.
 CUresult cuArrayGetPlane(CUarray* out, CUarray handle, unsigned) {
     return with<Array>(handle, out, [](Array&) { return CUDA_ERROR_INVALID_VALUE; });
-}
-
-CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray handle, CUdevice device) {
-    return with<Array>(handle, out, [&](Array& array) {
-        return device_of(device) ? requirements(array.memory_bytes, *out) : CUDA_ERROR_INVALID_DEVICE;
-    });
-}
-CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray handle,
-                                               CUdevice device) {
-    return with<MipmappedArray>(handle, out, [&](MipmappedArray& array) {
-        return device_of(device) ? requirements(array.memory_bytes, *out) : CUDA_ERROR_INVALID_DEVICE;
-    });
 }

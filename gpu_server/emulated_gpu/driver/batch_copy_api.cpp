@@ -45,27 +45,34 @@ CUresult copy_lines(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
     });
 }
 
-// 0 if the operand is no array.
-size_t texel_bytes(const CUmemcpy3DOperand& operand) {
+// What a copy counts: texels, or blocks of so many on each side. `bytes`: 0 if the operand is no array.
+struct Unit {
+    size_t bytes = 0, side = 1;
+    size_t across(size_t texels) const { return texels / side + (texels % side != 0); }
+};
+Unit unit_of(const CUmemcpy3DOperand& operand) {
     auto array = operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? find<Array>(operand.op.array.array) : nullptr;
-    return array ? array->image.texel_bytes() : 0;
+    return array ? Unit{array->image.unit_bytes(), array->image.unit_side()} : Unit{};
 }
 
-bool is_known_operand(const CUmemcpy3DOperand& operand) {
+bool is_known_operand(const CUmemcpy3DOperand& operand, const Unit& unit) {
     if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return operand.op.ptr.ptr != 0;
-    return operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && texel_bytes(operand) != 0;
+    auto& offset = operand.op.array.offset;
+    return operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && unit.bytes != 0 && offset.x % unit.side == 0 &&
+           offset.y % unit.side == 0;
 }
 
 // The operation as a box; its extent counts texels.
 CUresult box_of_operation(const CUDA_MEMCPY3D_BATCH_OP& given, CUDA_MEMCPY3D& box) {
-    bool sound = is_known_operand(given.src) && is_known_operand(given.dst) &&
+    const Unit from = unit_of(given.src), to = unit_of(given.dst);
+    bool sound = is_known_operand(given.src, from) && is_known_operand(given.dst, to) &&
                  tnr::is_batch_order(given.srcAccessOrder) && tnr::is_batch_flag(given.flags) && given.extent.width &&
                  given.extent.height && given.extent.depth;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
-    size_t from = texel_bytes(given.src), to = texel_bytes(given.dst);
-    if (from && to && from != to) return CUDA_ERROR_INVALID_VALUE;
-    size_t texel = std::max<size_t>({from, to, 1});
-    bool packed = given.extent.width <= SIZE_MAX / texel;
+    if (from.bytes && to.bytes && (from.bytes != to.bytes || from.side != to.side)) return CUDA_ERROR_INVALID_VALUE;
+    Unit unit = from.bytes ? from : to;
+    unit.bytes = std::max<size_t>(unit.bytes, 1);
+    bool packed = given.extent.width <= SIZE_MAX / unit.bytes;
     for (auto* operand : {&given.src, &given.dst})
         if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
             auto& memory = operand->op.ptr;
@@ -73,28 +80,30 @@ CUresult box_of_operation(const CUDA_MEMCPY3D_BATCH_OP& given, CUDA_MEMCPY3D& bo
                      (memory.layerHeight == 0 || memory.layerHeight >= given.extent.height);
         }
     if (!packed) return CUDA_ERROR_INVALID_VALUE;
-    box.WidthInBytes = given.extent.width * texel;
-    box.Height = given.extent.height;
+    box.WidthInBytes = unit.across(given.extent.width) * unit.bytes;
+    box.Height = unit.across(given.extent.height);
     box.Depth = given.extent.depth;
-    if (from) {
+    if (from.bytes) {
         auto& offset = given.src.op.array.offset;
         box.srcMemoryType = CU_MEMORYTYPE_ARRAY;
         box.srcArray = given.src.op.array.array;
-        box.srcXInBytes = offset.x * texel, box.srcY = offset.y, box.srcZ = offset.z;
+        box.srcXInBytes = offset.x / unit.side * unit.bytes, box.srcY = offset.y / unit.side, box.srcZ = offset.z;
     } else {
         box.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
         box.srcDevice = given.src.op.ptr.ptr;
-        box.srcPitch = given.src.op.ptr.rowLength * texel, box.srcHeight = given.src.op.ptr.layerHeight;
+        box.srcPitch = unit.across(given.src.op.ptr.rowLength) * unit.bytes;
+        box.srcHeight = unit.across(given.src.op.ptr.layerHeight);
     }
-    if (to) {
+    if (to.bytes) {
         auto& offset = given.dst.op.array.offset;
         box.dstMemoryType = CU_MEMORYTYPE_ARRAY;
         box.dstArray = given.dst.op.array.array;
-        box.dstXInBytes = offset.x * texel, box.dstY = offset.y, box.dstZ = offset.z;
+        box.dstXInBytes = offset.x / unit.side * unit.bytes, box.dstY = offset.y / unit.side, box.dstZ = offset.z;
     } else {
         box.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
         box.dstDevice = given.dst.op.ptr.ptr;
-        box.dstPitch = given.dst.op.ptr.rowLength * texel, box.dstHeight = given.dst.op.ptr.layerHeight;
+        box.dstPitch = unit.across(given.dst.op.ptr.rowLength) * unit.bytes;
+        box.dstHeight = unit.across(given.dst.op.ptr.layerHeight);
     }
     return CUDA_SUCCESS;
 }

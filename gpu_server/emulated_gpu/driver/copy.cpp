@@ -191,14 +191,16 @@ CUresult place_in_array(CUarray handle, const Copy& copy, ArrayPlace& place, uin
     place.array = find<Array>(handle);
     if (!place.array) return CUDA_ERROR_INVALID_HANDLE;
     auto& level = place.array->level();
-    size_t texel = place.array->image.texel_bytes(), row = size_t{level.width} * texel;
+    auto& image = place.array->image;
+    const size_t row = size_t{image.units(level.width)} * image.unit_bytes();
     auto within = [](size_t at, size_t count, size_t size) { return at <= size && count <= size - at; };
-    bool sound = within(place.x_bytes, copy.width, row) && within(place.y, copy.height, level.height) &&
+    bool sound = within(place.x_bytes, copy.width, row) && within(place.y, copy.height, image.units(level.height)) &&
                  within(place.z, copy.depth, level.depth);
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     pitch = level.row_bytes;
     slice = level.slice_bytes;
     address = level.texels + place.z * slice + place.y * pitch + place.x_bytes;
+    if (level.tiles) address = number(level.tiles);  // something, until it is looked up tile by tile
     return CUDA_SUCCESS;
 }
 

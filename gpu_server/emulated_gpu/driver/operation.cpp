@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu_server/emulated_gpu/driver/array.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
@@ -18,10 +19,46 @@ void copy_row(uint64_t destination, uint64_t source, size_t bytes) {
     std::memmove(pointer(destination), pointer(source), bytes);
 }
 
+bool is_sparse(const ArrayPlace& place) {
+    return place.array && place.array->level().tiles;
+}
+
+// One side of a box: where byte `x` of a row is, and how many from there on lie beside each other, at most `bytes`.
+struct BoxSide {
+    const ArrayPlace& place;
+    uint64_t address;
+    size_t pitch, slice;
+
+    std::byte* at(size_t x, size_t y, size_t z, uint64_t& bytes) const {
+        if (!is_sparse(place)) return static_cast<std::byte*>(pointer(address + z * slice + y * pitch + x));
+        uint64_t there = 0;
+        auto* found = place.array->level().at(place.x_bytes + x, place.y + y, place.z + z, there);
+        bytes = std::min(bytes, there);
+        return found;
+    }
+};
+
+// What is nowhere is zero, and what is written there is lost.
+void copy_tiles(const Copy& copy) {
+    const BoxSide to{copy.destination_array, copy.destination, copy.destination_pitch, copy.destination_slice};
+    const BoxSide from{copy.source_array, copy.source, copy.source_pitch, copy.source_slice};
+    for (size_t z = 0; z < copy.depth; ++z)
+        for (size_t y = 0; y < copy.height; ++y)
+            for (size_t x = 0; x < copy.width;) {
+                uint64_t bytes = copy.width - x;
+                auto* destination = to.at(x, y, z, bytes);
+                auto* source = from.at(x, y, z, bytes);
+                if (destination && source) std::memmove(destination, source, bytes);
+                if (destination && !source) std::memset(destination, 0, bytes);
+                x += bytes;
+            }
+}
+
 }  // namespace
 
 void perform(Context& context, const Copy& copy) {
     if (context.faulted()) return;
+    if (is_sparse(copy.destination_array) || is_sparse(copy.source_array)) return copy_tiles(copy);
     for (size_t z = 0; z < copy.depth; ++z)
         for (size_t y = 0; y < copy.height; ++y)
             copy_row(copy.destination + z * copy.destination_slice + y * copy.destination_pitch,

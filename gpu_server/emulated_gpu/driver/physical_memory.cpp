@@ -145,10 +145,22 @@ PhysicalMemory::PhysicalMemory(Device& owner, uint64_t size, UniqueFd imported, 
       imported_(true) {}
 
 PhysicalMemory::~PhysicalMemory() {
+    {
+        LockGuard lock(window_mutex_);
+        if (window_) munmap(window_, bytes);
+    }
     if (moved_) discard(own_.get(), offset_, bytes);
     if (!own_ && offset_ >= 0 && device.file) device.file->give_back(offset_, bytes);
     if (!own_ && offset_ >= 0 && !device.file) MemoryFile::get().discard(offset_, bytes);
     if (!imported_) device.refund(bytes);
+}
+
+std::byte* PhysicalMemory::window() {
+    LockGuard lock(window_mutex_);
+    if (window_) return window_;
+    void* there = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd(), offset_);
+    if (there != MAP_FAILED) window_ = static_cast<std::byte*>(there);
+    return window_;
 }
 
 int PhysicalMemory::export_file() {
@@ -165,6 +177,11 @@ CUresult PhysicalMemory::move_to(int file, int64_t begin, const std::function<vo
     auto old = std::exchange(offset_, begin);
     moved_ = true;
     remap();
+    {
+        LockGuard lock(window_mutex_);
+        constexpr int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+        if (window_) (void)mmap(window_, bytes, PROT_READ | PROT_WRITE, flags, fd(), offset_);
+    }
     if (!there) MemoryFile::get().discard(old, bytes);
     return CUDA_SUCCESS;
 }

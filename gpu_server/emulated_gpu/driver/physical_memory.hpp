@@ -35,6 +35,9 @@ public:
     // for memory that other processes have, and for what has moved before.
     CUresult move_to(int file, int64_t begin, const std::function<void()>& remap);
     bool moved() const { return moved_; }
+    // Where this process has all of it at once, for what reaches it by no address of the device: tiles of arrays. Null if there
+    // is no room.
+    std::byte* window();
     int fd() const;  // to be mapped from `offset` on
     int64_t offset() const { return offset_; }
 
@@ -44,6 +47,8 @@ public:
     std::atomic<int> references{1};  // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
 
 private:
+    tnr::Mutex window_mutex_;
+    std::byte* window_ TNR_GUARDED_BY(window_mutex_) = nullptr;
     UniqueFd own_;
     int64_t offset_ = 0;
     bool imported_ = false;  // charged where it was made

@@ -86,7 +86,7 @@ bool format_of(CUresourceViewFormat view, ViewFormat& result) {
     return true;
 }
 
-// BlockFormat::none for views that are not of blocks, and those that are not emulated.
+// BlockFormat::none for views that are not of blocks.
 ptx::BlockFormat blocks_of(CUresourceViewFormat view) {
     using ptx::BlockFormat;
     switch (view) {
@@ -104,6 +104,11 @@ ptx::BlockFormat blocks_of(CUresourceViewFormat view) {
             return BlockFormat::bc5_unsigned;
         case CU_RES_VIEW_FORMAT_SIGNED_BC5:
             return BlockFormat::bc5_signed;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC6H:
+        case CU_RES_VIEW_FORMAT_SIGNED_BC6H:
+            return BlockFormat::bc6h;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC7:
+            return BlockFormat::bc7;
         default:
             return BlockFormat::none;
     }
@@ -111,16 +116,13 @@ ptx::BlockFormat blocks_of(CUresourceViewFormat view) {
 
 // A texel of the array is a block of the texture.
 CUresult look_at_blocks(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
-    const bool known = view.format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && view.format <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7;
-    if (!known) return CUDA_ERROR_INVALID_VALUE;
+    const bool is_of_blocks = image.blocks != ptx::BlockFormat::none;
     image.blocks = blocks_of(view.format);
-    if (image.blocks == ptx::BlockFormat::none) {
-        say_once("textures in the formats BC6H and BC7 are not emulated");
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    if (image.blocks == ptx::BlockFormat::none) return CUDA_ERROR_INVALID_VALUE;
     auto& whole = image.levels[0];
-    const bool fits = image.type == ptx::TexelType::u32 && image.texel_bytes() == ptx::block_bytes_of(image.blocks) &&
-                      image.dimensions == 2 && view.width == size_t{whole.width} * ptx::block_side &&
+    const bool fits = !is_of_blocks && image.type == ptx::TexelType::u32 &&
+                      image.texel_bytes() == ptx::block_bytes_of(image.blocks) && image.dimensions == 2 &&
+                      view.width == size_t{whole.width} * ptx::block_side &&
                       view.height == size_t{whole.height} * ptx::block_side;
     if (!fits) return CUDA_ERROR_INVALID_VALUE;
     for (size_t index = 0; index < image.levels.size(); ++index) {
@@ -134,6 +136,7 @@ CUresult look_as(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
     ViewFormat format{};
     auto bytes = image.texel_bytes();
     if (!format_of(view.format, format)) return look_at_blocks(view, image);
+    if (image.blocks != ptx::BlockFormat::none) return CUDA_ERROR_INVALID_VALUE;
     texels_of(format.format, format.channels, image.type, image.fractions);
     image.channels = format.channels;
     return image.texel_bytes() == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -154,7 +157,7 @@ CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
     if (!image.layered) return view.lastLayer == 0 || image.cube ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (auto& level : image.levels) {
         if (view.lastLayer >= level.depth) return CUDA_ERROR_INVALID_VALUE;
-        level.texels += view.firstLayer * level.slice_bytes;
+        level.skip(view.firstLayer);
         level.depth = view.lastLayer - view.firstLayer + 1;
     }
     return image.cube && image.levels[0].depth % 6 != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -184,7 +187,7 @@ CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& g
     texture.as_integer = given.flags & CU_TRSF_READ_AS_INTEGER;
     bool has_colors = texture.image.blocks != ptx::BlockFormat::none ? ptx::has_colors(texture.image.blocks)
                                                                      : texture.image.type == ptx::TexelType::u8;
-    texture.srgb = (given.flags & CU_TRSF_SRGB) && has_colors;
+    texture.srgb = ((given.flags & CU_TRSF_SRGB) || texture.image.srgb) && has_colors;
     texture.level_bias = given.mipmapLevelBias;
     texture.level_min = given.minMipmapLevelClamp;
     texture.level_max = given.maxMipmapLevelClamp;
@@ -240,6 +243,10 @@ CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource, cons
     if (view && !of_array) return CUDA_ERROR_INVALID_VALUE;
     if (view)
         if (CUresult error = look_through(*view, fresh->image)) return error;
+    if (!ptx::is_decoded(fresh->image.blocks)) {
+        say_once("textures in the formats BC6H and BC7 are not emulated");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (CUresult error = describe(resource, description, *fresh)) return error;
     texture = std::move(fresh);
     return CUDA_SUCCESS;
@@ -249,6 +256,7 @@ CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<const 
     if (resource.resType != CU_RESOURCE_TYPE_ARRAY || resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
     auto array = find<Array>(resource.res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (array->image.blocks != ptx::BlockFormat::none) return CUDA_ERROR_INVALID_VALUE;
     // Whether it was made for it (CUDA_ARRAY3D_SURFACE_LDST) or not: NVIDIA's driver does not ask, either.
     image = std::make_shared<ptx::Image>(array->image);
     return CUDA_SUCCESS;

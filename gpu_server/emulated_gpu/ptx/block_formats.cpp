@@ -64,6 +64,8 @@ std::array<float, 4> texel_of_block(BlockFormat format, const std::byte* block, 
     Color color{0, 0, 0, 1};
     switch (format) {
         case BlockFormat::none:
+        case BlockFormat::bc6h:
+        case BlockFormat::bc7:
             break;
         case BlockFormat::bc1:
             return color_at(first, texel, true);

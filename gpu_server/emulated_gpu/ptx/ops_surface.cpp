@@ -25,7 +25,7 @@ static_assert(sizeof(Shape) == sizeof(int64_t));
 
 enum Slot : uint32_t { slot_layer = 0, slot_axes = 1, slot_values = 4 };
 
-// The bytes that one lane means. Null and no fault: outside, with .zero.
+// The bytes that one lane means. Null and no fault: outside, with .zero, or nowhere in a sparse surface.
 std::byte* place(Warp& w, const Shape& shape, const RegRef* slots, const Image& image, uint32_t lane, uint32_t bytes) {
     if (!fits(shape.geometry, image)) {
         fault(w, Outcome::illegal_instruction, lane, "the surface is not of the instruction's shape");
@@ -51,8 +51,7 @@ std::byte* place(Warp& w, const Shape& shape, const RegRef* slots, const Image& 
         fault(w, Outcome::misaligned_address, lane, "a surface access is misaligned");
         return nullptr;
     }
-    return reinterpret_cast<std::byte*>(level.texels + static_cast<uint64_t>(at[2]) * level.slice_bytes +
-                                        static_cast<uint64_t>(at[1]) * level.row_bytes + static_cast<uint64_t>(at[0]));
+    return level.at(static_cast<uint64_t>(at[0]), static_cast<uint64_t>(at[1]), static_cast<uint64_t>(at[2]));
 }
 
 template <class T>

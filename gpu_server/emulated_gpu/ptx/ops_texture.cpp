@@ -41,7 +41,9 @@ TexturePoint point_at(Warp& w, const Shape& shape, const RegRef* slots, uint32_t
     return point;
 }
 
-bool sample(Warp& w, const Shape& shape, const RegRef* slots, const Texture& texture, uint32_t lane, Sample& result) {
+// `resident`: the lane is taken out of it where a texel of a sparse texture is nowhere.
+bool sample(Warp& w, const Shape& shape, const RegRef* slots, const Texture& texture, uint32_t lane, Sample& result,
+            uint32_t& resident) {
     // Texels of a line have two coordinates, too.
     bool line = shape.exact && shape.geometry == Geometry::square && fits(Geometry::line, texture.image);
     if ((!line && !fits(shape.geometry, texture.image)) || (shape.gather && !texture.image.gatherable)) {
@@ -57,7 +59,9 @@ bool sample(Warp& w, const Shape& shape, const RegRef* slots, const Texture& tex
     if (shape.detail == Detail::steps)
         point.level =
             sampler.level_of(axes_at(w, slots + slot_dx, axes, lane), axes_at(w, slots + slot_dy, axes, lane));
-    if (shape.gather ? sampler.gather(point, shape.channel, result) : sampler.sample(point, result)) return true;
+    const bool found = shape.gather ? sampler.gather(point, shape.channel, result) : sampler.sample(point, result);
+    if (!sampler.resident()) resident &= ~(1u << lane);
+    if (found) return true;
     memory_fault(w, sampler.fault_address(), lane, texture.image.texel_bytes(), "texture read", false);
     return false;
 }
@@ -86,14 +90,15 @@ void fetch(Warp& w, const Instr& i) {
     auto* slots = &w.program->registers[i.table];
     auto* handles = w.reg<uint64_t>(i.a);
     FoundTexture textures(w);
+    uint32_t resident = all_lanes;
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         auto* texture = textures.find(handles[lane], lane, "texture");
         Sample result{};
-        if (!texture || !sample(w, shape, slots, *texture, lane, result)) return;
+        if (!texture || !sample(w, shape, slots, *texture, lane, result, resident)) return;
         store(w, shape, slots, *texture, lane, result);
     }
-    if (i.flags) w.set_mask(i.dst, w.active, all_lanes);  // of sparse textures: every texel is there
+    if (i.flags) w.set_mask(i.dst, w.active, resident);
 }
 
 enum class Query : uint8_t { width, height, depth, channel_type, channel_order, normalized, layers, levels };

@@ -159,10 +159,13 @@ bool Sampler::resolve(const ImageLevel& level, std::array<int64_t, 3> texel, uin
 }
 
 const std::byte* Sampler::texel_at(const ImageLevel& level, const Place& place) {
+    static constexpr std::byte nothing[16]{};
     auto bytes = texture_.image.texel_bytes();
-    uint64_t address = level.texels + static_cast<uint64_t>(place.z) * level.slice_bytes +
-                       static_cast<uint64_t>(place.y) * level.row_bytes + static_cast<uint64_t>(place.x) * bytes;
-    if (!texture_.image.in_memory) return reinterpret_cast<const std::byte*>(address);
+    auto* texel = level.at(static_cast<uint64_t>(place.x) * bytes, static_cast<uint64_t>(place.y),
+                           static_cast<uint64_t>(place.z));
+    resident_ = resident_ && texel;
+    if (!texture_.image.in_memory) return texel ? texel : nothing;
+    const auto address = reinterpret_cast<uint64_t>(texel);
     auto* found = global_pointer(worker_, address, bytes);
     if (found) return found;
     if (!failed_) fault_ = address;
@@ -171,13 +174,14 @@ const std::byte* Sampler::texel_at(const ImageLevel& level, const Place& place) 
 }
 
 // Only arrays have blocks.
-Sampler::Reals Sampler::texel_in_block(const ImageLevel& level, const Place& place) const {
+Sampler::Reals Sampler::texel_in_block(const ImageLevel& level, const Place& place) {
     const auto format = texture_.image.blocks;
     const auto x = static_cast<uint64_t>(place.x), y = static_cast<uint64_t>(place.y);
-    const uint64_t address = level.texels + static_cast<uint64_t>(place.z) * level.slice_bytes +
-                             y / block_side * level.row_bytes + x / block_side * block_bytes_of(format);
-    auto result = texel_of_block(format, reinterpret_cast<const std::byte*>(address),
-                                 static_cast<uint32_t>(x % block_side), static_cast<uint32_t>(y % block_side));
+    auto* block = level.at(x / block_side * block_bytes_of(format), y / block_side, static_cast<uint64_t>(place.z));
+    resident_ = resident_ && block;
+    if (!block) return {};
+    auto result =
+        texel_of_block(format, block, static_cast<uint32_t>(x % block_side), static_cast<uint32_t>(y % block_side));
     if (texture_.srgb)
         for (int channel = 0; channel < 3; ++channel) result[channel] = linear_of(result[channel]);
     return result;

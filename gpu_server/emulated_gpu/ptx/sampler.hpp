@@ -30,6 +30,8 @@ public:
     // The level whose texels are as far apart as the steps say.
     float level_of(const std::array<float, 3>& dx, const std::array<float, 3>& dy) const;
     uint64_t fault_address() const { return fault_; }
+    // Of a sparse texture: was every texel somewhere?
+    bool resident() const { return resident_; }
 
 private:
     using Reals = std::array<float, 4>;
@@ -46,7 +48,7 @@ private:
     Footprint footprint(const ImageLevel& level, const TexturePoint& point, bool filtered) const;
     bool resolve(const ImageLevel& level, std::array<int64_t, 3> texel, uint32_t layer, Place& place) const;
     bool cross_edge(const ImageLevel& level, std::array<int64_t, 3>& texel, uint32_t& layer) const;
-    Reals texel_in_block(const ImageLevel& level, const Place& place) const;
+    Reals texel_in_block(const ImageLevel& level, const Place& place);
     const std::byte* texel_at(const ImageLevel& level, const Place& place);
     Sample raw(const std::byte* texel) const;
     Reals real(const std::byte* texel) const;
@@ -59,6 +61,7 @@ private:
     const Texture& texture_;
     uint64_t fault_ = 0;
     bool failed_ = false;
+    bool resident_ = true;
 };
 
 }  // namespace tnr::ptx

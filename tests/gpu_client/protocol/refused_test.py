@@ -18,7 +18,6 @@ WORDS = {
     "checkpoints": r"cuCheckpoint",
     "core dumps": r"cuCoredump",
     "external semaphores": r"ExternalSemaphores\w*Node",
-    "sparse": r"cuMemMapArrayAsync",
     "decompression": r"cuMemBatchDecompress",
     "profilers": r"cuProfilerInitialize",
 }
