@@ -66,7 +66,7 @@ std::string missing(const Reached& at) {
         if (!option->get_required() || option->count() > 0) continue;
         auto name = option->get_name(), what = option->get_description();
         if (name[0] != '-') std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-        return "`" + at.path + "` needs " + name + " (" + what + ")";
+        return "`" + at.path + "` needs " + name.append(" (").append(what).append(")");
     }
     return "`" + at.path + "` lacks something";
 }
@@ -116,7 +116,7 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
 }
 
 std::string value_error(const CLI::Error& problem) {
-    const std::string said = problem.what();
+    std::string said = problem.what();
     static const std::regex range("([^ ]+): Value (.*) not in range \\[?(.*?) (?:-|to) (.*?)\\]?");
     static const std::regex one_of("([^ ]+): (.*) not in \\{(.*)\\}");
     static const std::regex no_value("Could not convert: ([^ ]+) = (.*)");

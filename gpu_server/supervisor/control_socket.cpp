@@ -120,8 +120,8 @@ void ControlSocket::answer_some(EventLoop& loop, Handler& handler) {
         if (!request) break;
         Peer peer{request->public_key, request->connection, request->address, request->crowded};
         handler.handle(peer, request->text.data(), request->text.size(),
-                       [this, route = request->route, account = request->account](const std::string& answer) {
-                           turns_.answered(account, answer.size());
+                       [this, &handler, route = request->route, account = request->account](const std::string& answer) {
+                           turns_.answered(account, answer.size() + handler.take_work());
                            send(route, answer);
                        });
     } while ((now = EventLoop::Clock::now()) < until);

@@ -356,6 +356,7 @@ Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
     }
     auto prices = store_.prices(0, std::numeric_limits<int>::max());
     if (!prices) return prices.error();
+    work_ = claims->size() * summed_line_costs_bytes;
     LedgerSums sums(request.borders, *prices);
     for (auto& claim : *claims) sums.add(std::move(claim));
     for (const auto& sum : sums.sums()) add_line(sum.all).update({{"lines", sum.lines}, {"held_ms", sum.held_ms}});

@@ -65,6 +65,8 @@ public:
 
     // Foreign bytes in, exactly one call of `answer` with text, now or later.
     void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
+    // For `answer`: what it has cost beside its length, in bytes of one (Turns::answered()).
+    size_t take_work() { return std::exchange(work_, 0); }
 
     // No change of the accounts is under way: they are not asked for again when their answer is lost.
     bool at_rest() const { return errands_.none(); }
@@ -104,6 +106,7 @@ private:
     ServerKeys& keys_;
     const NodeKeys& nodes_;
     Ledger& ledger_;
+    size_t work_ = 0;
     Books& books_;
     NvmlSource& nvml_;
     ImageKeeper& images_;

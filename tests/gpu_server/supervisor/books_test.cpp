@@ -272,6 +272,24 @@ TEST_CASE("a long ledger that is only added up is told in few lines, and adds up
         CHECK(ask(*client, {{"op", "ledger"}, {"sums", true}, {"borders", wrong}})["error"]["kind"] == "usage");
 }
 
+// A short answer, and a long look: were only its bytes counted, one account could have all of the supervisor's time.
+TEST_CASE("who asks for sums without end waits for them as for long answers", "[server][ledger]") {
+    Server server({"--emulate", "h100"});
+    auto alice = client_of(server, enroll(server, "alice"));
+    auto ledger = std::move(*open_sqlite_ledger(server.folder->path + "/state/pool.db"));
+    std::vector<tnr::server::ClaimNews> news;
+    for (int i = 0; i < tnr::server::ledger_lines_per_sum; ++i)
+        news.push_back({*ledger->begin({0, "alice", "m", "h100", "u", "n", 1'000 + i}), {5, 0, 0}, "done"});
+    REQUIRE(ledger->note(news));
+    const json request = {{"op", "ledger"}, {"sums", true}};
+    const auto begun = Clock::now();
+    constexpr double pages = 150, page_bytes = tnr::server::ledger_lines_per_sum * tnr::server::summed_line_costs_bytes;
+    for (int i = 0; i < pages; ++i) REQUIRE(ask(*alice, request)["claims"].size() == 1);
+    const double requests = pages * page_bytes / tnr::server::answer_bytes_per_request - tnr::server::requests_burst;
+    const std::chrono::duration<double> took = Clock::now() - begun;
+    CHECK(took.count() > requests / tnr::server::requests_per_second_max * 0.9);
+}
+
 TEST_CASE("a sum of the ledger is of one price and of one hour", "[ledger]") {
     using namespace tnr::server;
     constexpr int64_t hour = 3'600'000;
