@@ -164,6 +164,16 @@ Report vectors(Bench& bench) {
     return report;
 }
 
+Report transpose(Bench& bench) {
+    unsigned n = bench.quick ? 32 : 256;
+    std::vector<int> in(n * n), out(in.size());
+    std::iota(in.begin(), in.end(), 1);
+    auto report = bench.launch("transpose", {n / 16, n / 16}, {16, 16}, in.data(), out.data(), n);
+    for (unsigned i = 0; i < n * n; ++i)
+        if (out[i] != in[i % n * n + i / n]) wrong("transpose");
+    return report;
+}
+
 void measure(Bench& bench, const char* name, Report (*kernel)(Bench&)) {
     kernel(bench);
     double best = 1e9, spent = 0;
@@ -189,7 +199,8 @@ constexpr Row rows[] = {{"fma_loop", fma_loop},
                         {"divergence", divergence},
                         {"options", options},
                         {"sort", sort},
-                        {"vectors", vectors}};
+                        {"vectors", vectors},
+                        {"transpose", transpose}};
 
 }  // namespace
 

@@ -112,3 +112,9 @@ extern "C" __global__ void vectors(const float4* in, float4* out, int n) {
         out[i] = make_float4(v.w, v.z, v.y, v.x);
     }
 }
+
+// All of it is finding out which element is whose: one for each thread, in blocks of 16 by 16.
+extern "C" __global__ void transpose(const int* in, int* out, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    out[x * n + y] = in[y * n + x];
+}

@@ -112,15 +112,15 @@ template <class T, bool All>
 void match(Warp& w, const Instr& i, uint32_t lanes) {
     T values[warp_lanes] = {};
     gather(w, i.a, lanes, values);
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        uint32_t same = 0;
-        for (uint32_t others = lanes; others; others &= others - 1) {
-            auto other = static_cast<uint32_t>(std::countr_zero(others));
-            if (values[other] == values[lane]) same |= 1u << other;
+    for (uint32_t rest = lanes; rest;) {
+        auto value = values[std::countr_zero(rest)];
+        auto same = lanes_where(lanes, [v = values, value](uint32_t l) { return v[l] == value; });
+        rest &= ~same;
+        for (uint32_t those = same; those; those &= those - 1) {
+            auto lane = static_cast<uint32_t>(std::countr_zero(those));
+            put(w, i.dst, lane, !All || same == lanes ? same : 0u);
+            if (i.flags & flag_pair) put_predicate(w, i.d, lane, same == lanes);
         }
-        put(w, i.dst, lane, !All || same == lanes ? same : 0u);
-        if (i.flags & flag_pair) put_predicate(w, i.d, lane, same == lanes);
     }
 }
 

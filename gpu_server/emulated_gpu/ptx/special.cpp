@@ -29,18 +29,6 @@ uint64_t clock_cycles(const Warp& w) {
     return ns / ns_per_ms * per_ms + ns % ns_per_ms * per_ms / ns_per_ms;
 }
 
-uint32_t thread_of(const Warp& w, uint32_t lane) {
-    return w.index * warp_lanes + lane;
-}
-uint32_t tid_x(const Warp& w, uint32_t l) {
-    return thread_of(w, l) % block_size(w).x;
-}
-uint32_t tid_y(const Warp& w, uint32_t l) {
-    return thread_of(w, l) / block_size(w).x % block_size(w).y;
-}
-uint32_t tid_z(const Warp& w, uint32_t l) {
-    return thread_of(w, l) / block_size(w).x / block_size(w).y;
-}
 uint32_t lane_id(const Warp&, uint32_t l) {
     return l;
 }
@@ -68,6 +56,26 @@ void per_lane(Warp& w, const Instr& i) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         d[lane] = F(w, lane);
     }
+}
+
+// A warp's threads follow each other, so that only its first has to be found by division, which took longer than all else
+// that short kernels do.
+template <char Axis>
+void thread_id(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    auto size = block_size(w);
+    uint32_t first = w.index * warp_lanes;
+    uint32_t x = first % size.x, y = first / size.x % size.y, z = first / size.x / size.y;
+    if (size.x - x >= warp_lanes)
+        return assign_lanes(w.active, d, [=](uint32_t l) { return Axis == 'x' ? x + l : Axis == 'y' ? y : z; });
+    uint32_t ids[warp_lanes];
+    for (auto& id : ids) {
+        id = Axis == 'x' ? x : Axis == 'y' ? y : z;
+        if (++x < size.x) continue;
+        x = 0;
+        if (++y == size.y) y = 0, ++z;
+    }
+    assign_lanes(w.active, d, [from = ids](uint32_t l) { return from[l]; });
 }
 
 // One that all lanes of a warp share.
@@ -198,9 +206,9 @@ struct Special {
 };
 
 constexpr Special specials[] = {
-    {"%tid.x", Type::u32, per_lane<tid_x>},
-    {"%tid.y", Type::u32, per_lane<tid_y>},
-    {"%tid.z", Type::u32, per_lane<tid_z>},
+    {"%tid.x", Type::u32, thread_id<'x'>},
+    {"%tid.y", Type::u32, thread_id<'y'>},
+    {"%tid.z", Type::u32, thread_id<'z'>},
     {"%laneid", Type::u32, per_lane<lane_id>},
     {"%lanemask_eq", Type::u32, per_lane<lanes_eq>},
     {"%lanemask_lt", Type::u32, per_lane<lanes_lt>},
