@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/ops.hpp"
 #include "gpu_client/protocol/tiled_arrays.hpp"
 
 namespace tnr::wire {

@@ -172,7 +172,7 @@ SEEDS = {
     array_rows(1, place(), place(1), name=ask) + array_rows(2, place(at=4096), place(1)) +
     ask("cuSurfObjectCreate", number(1)) + texture(0, array=1) + texture(2) + texture(3) +
     record("cuTexObjectDestroy", number(64)) + record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
-    "sparse arrays": start + array("cuArray3DCreate_v2", flags=0x40, size=(256, 128, 0)) +
+    "sparse_arrays": start + array("cuArray3DCreate_v2", flags=0x40, size=(256, 128, 0)) +
     ask("cuArrayGetSparseProperties", number(1)) + ask("create_tile_pool", number(1), short(0), MIB2) +
     ask("cuMemMapArrayAsync", *tiles(array=1), number(1), number(65536)) + array_rows(0, place(1), place(), b"t" * 128, 1) +
     ask("unmap_tiles", *tiles(array=1)) + record("cuMemRelease", number(1)) +

@@ -42,7 +42,7 @@ public:
 
     Context& context;
     const CUDA_ARRAY3D_DESCRIPTOR descriptor;
-    const ptx::Image image;  // of one level
+    const ptx::Image image;                   // of one level
     bool is_level = false;                    // of a mipmapped array, with which it goes
     std::shared_ptr<TiledMemory> tiled = {};  // null: an ordinary array, or a level
 

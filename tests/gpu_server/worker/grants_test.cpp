@@ -313,6 +313,45 @@ TEST_CASE("memory stays charged while it is bound, and a multicast object is not
     release(team);
 }
 
+TEST_CASE("memory that tiles of an array have stays charged, and the array itself is not", "[tiles]") {
+    Held held;
+    const uint64_t array = first_number, memory = array + 1, address = addresses(gpu_bytes + step);
+    const wire::ArrayShape shape{16384, 16384, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE, 0};
+    const uint64_t all = map_all(address);
+    unmap_all(address, all, wire::op_memory_unmap);
+    REQUIRE(ask_in(held.context, wire::op_cuArray3DCreate_v2, array, uint32_t{0}, shape.width, shape.height,
+                   shape.depth, shape.format, shape.channels, shape.flags, shape.charged_bytes) == CUDA_SUCCESS);
+    REQUIRE(ask(wire::op_create_tile_pool, memory, uint32_t{0}, step) == CUDA_SUCCESS);
+    auto change = [&](uint16_t op, uint64_t width, auto... last) {
+        return ask_in(held.context, op, array, uint64_t{0}, uint32_t{0}, uint32_t{0}, uint32_t{0}, uint64_t{0},
+                      uint64_t{0}, uint64_t{0}, width, uint64_t{128}, uint64_t{1}, uint32_t{0}, uint64_t{0}, last...);
+    };
+    REQUIRE(change(wire::op_cuMemMapArrayAsync, 256, memory, uint64_t{0}) == CUDA_SUCCESS);
+    CHECK(change(wire::op_cuMemMapArrayAsync, 100, memory, uint64_t{0}) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(change(wire::op_cuMemMapArrayAsync, ~uint64_t{0} - 127, memory, uint64_t{0}) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(change(wire::op_cuMemMapArrayAsync, 256, memory, step) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(change(wire::op_cuMemMapArrayAsync, 256, memory + 1, uint64_t{0}) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(release(memory) == CUDA_SUCCESS);
+    const uint64_t beside = map_all(address);
+    CHECK(beside == all - step);
+    unmap_all(address, beside, wire::op_memory_unmap);
+    SECTION("until the last of them has it no more") {
+        REQUIRE(change(wire::op_unmap_tiles, 128) == CUDA_SUCCESS);
+        const uint64_t still = map_all(address);
+        CHECK(still == all - step);
+        unmap_all(address, still, wire::op_memory_unmap);
+        REQUIRE(change(wire::op_unmap_tiles, 256) == CUDA_SUCCESS);
+        REQUIRE(ask_in(held.context, wire::op_cuCtxSynchronize) == CUDA_SUCCESS);
+    }
+    SECTION("or the array has gone") {
+        REQUIRE(ask_in(held.context, wire::op_cuArrayDestroy, array) == CUDA_SUCCESS);
+    }
+    const uint64_t after = map_all(address);
+    CHECK(after == all);
+    unmap_all(address, after, wire::op_memory_unmap);
+    (void)ask_in(held.context, wire::op_cuArrayDestroy, array);
+}
+
 TEST_CASE("multicast objects and what is bound to them are so many and no more", "[multicast]") {
     Held held;
     uint64_t made = 0;
