@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+#include <vector>
 
 namespace tnr::emulated {
 namespace {
@@ -100,8 +102,10 @@ std::shared_ptr<TiledMemory> TiledMemory::create(const CUDA_ARRAY3D_DESCRIPTOR& 
 
 void TiledMemory::map(const wire::TileRegion& region, const std::shared_ptr<PhysicalMemory>& memory, uint64_t offset) {
     auto* window = memory ? memory->window() : nullptr;
+    std::vector<std::pair<uint64_t, uint64_t>> runs;
+    shape.each_run(region, [&](uint64_t first, uint64_t count) { runs.emplace_back(first, count); });
     LockGuard lock(mutex_);
-    auto map_run = [&](uint64_t first, uint64_t count) TNR_REQUIRES(mutex_) {
+    for (auto [first, count] : runs)
         for (uint64_t tile = first; tile < first + count; ++tile, offset += ptx::tile_bytes) {
             tiles_.set(tile, window ? window + offset : nullptr);
             if (window)
@@ -109,8 +113,6 @@ void TiledMemory::map(const wire::TileRegion& region, const std::shared_ptr<Phys
             else
                 memory_.erase(tile);
         }
-    };
-    shape.each_run(region, map_run);
 }
 
 }  // namespace tnr::emulated
