@@ -22,10 +22,10 @@ public:
         asks();
     }
     // The one that goes on with it.
-    explicit Replaced(const Replaced& before) : PaperNode(a_quarter_each()) {
+    explicit Replaced(const Replaced* before) : PaperNode(a_quarter_each()) {
         Handover handover;
-        before.gpus_.hand_over(handover);
-        before.claims_.hand_over(handover);
+        before->gpus_.hand_over(handover);
+        before->claims_.hand_over(handover);
         handover.section("gpus")[0]["description"] = nullptr;  // a worker of paper has no GPU to describe
         auto found = Gpus::found_before(handover);
         REQUIRE(found);
@@ -59,7 +59,7 @@ constexpr auto twice = 2 * asker_connects_over_reload;
 }  // namespace
 
 TEST_CASE("a session whose client left before it connected ends soon after its server was replaced", "[asked_before]") {
-    Replaced before, after(before);
+    Replaced before, after(&before);
     after.pass(asker_connects_over_reload - std::chrono::seconds(1));
     CHECK(after.serves());
     after.pass(twice);
@@ -67,7 +67,7 @@ TEST_CASE("a session whose client left before it connected ends soon after its s
 }
 
 TEST_CASE("a client that connects after its server was replaced, or asks again, keeps its session", "[asked_before]") {
-    Replaced before, connected(before), asked(before);
+    Replaced before, connected(&before), asked(&before);
     connected.connects();
     connected.pass(twice);
     CHECK(connected.serves());
@@ -79,7 +79,7 @@ TEST_CASE("a client that connects after its server was replaced, or asks again, 
 }
 
 TEST_CASE("what a claim may use of its GPU's memory stays so when its server is replaced", "[asked_before]") {
-    Replaced before, after(before);
+    Replaced before, after(&before);
     CHECK(before.memory_for_claims() == claim_bytes_max);
     CHECK(after.memory_for_claims() == claim_bytes_max);
 }
