@@ -101,6 +101,10 @@ inline constexpr size_t nonce_bytes_max = 64;
 inline constexpr size_t sessions_per_claim_max = 64;
 // … and of all machines of a user: 16 GPUs' full.
 inline constexpr size_t sessions_per_user_max = 1024;
+// Threads that they may have together, for each GPU of the claim: a host has 32,768 or more for all. A session gets a quarter of
+// what the others leave (thread_share.hpp), worker::threads_max at most, and at least so many: a worker at rest has some dozens.
+inline constexpr size_t threads_per_claimed_gpu_max = 4096;
+inline constexpr size_t threads_per_session_min = 64;
 // … and that a user begins, in the long run and at once: each costs a worker's start, and the first one of a claim a line in
 // the ledger and a wipe, none of which is paid for by who uses the GPU for a millisecond. A suite of short programs begins
 // some ten a second. What comes beyond waits; how often it is tried again.

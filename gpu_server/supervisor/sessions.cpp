@@ -7,6 +7,7 @@
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/image_cache.hpp"
 #include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/thread_share.hpp"
 
 namespace tnr::server {
 
@@ -271,6 +272,7 @@ void Claims::serve(Claim& claim, Session& session) {
         if (!fence) return end(claim, fence.error().what);
         (void)workers_.tell(worker, {{"fence", true}}, fence->get());  // one that is dead is noticed below
     }
+    workers_.limit_threads(worker, thread_share(claim));
     if (auto open = workers_.open_door(worker); !open) return end_session(session, open.error().what);
     loop_.cancel(session.timer);
     auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();
@@ -281,6 +283,7 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"account", claim.account},
                   {"machine", claim.machine},
                   {"lanes", options_.lanes},
+                  {"threads_max", worker.threads},
                   {"shared", claim.sessions.size() > 1},
                   {"device_memory_max", claim.device_memory_max},
                   {"fence", claim.fence}};
@@ -291,8 +294,7 @@ void Claims::serve(Claim& claim, Session& session) {
     worker.tenant = image_tenant(claim.account, claim.machine);
     if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
 
-    // Unless told otherwise, the host stays open: only the client knows under which one it reaches us, which behind a
-    // forwarded port or from a virtual machine is no address of ours.
+    // Unless told otherwise, the host stays open: only the client knows under which one it reaches us.
     Endpoint endpoint{options_.worker_address.empty() ? "*" : options_.worker_address, worker.endpoint.port};
     json devices = json::array();
     for (auto& device : worker.devices) devices.push_back(as_told(device, claim.device_memory_max));

@@ -143,6 +143,10 @@ void WorkerGroups::hold(pid_t process, const GroupLimits& limits) {
                                    "): it has its resource limits only");
 }
 
+void WorkerGroups::limit_threads(pid_t process, size_t most) {
+    if (!ours_.empty() && holds("pids")) put(group_of(process) / "pids.max", std::to_string(most));
+}
+
 void WorkerGroups::let_go(pid_t process) {
     if (ours_.empty()) return;
     leaving_.push_back(group_of(process));

@@ -37,6 +37,7 @@ public:
 
     // Puts a process that has just been started, with all it starts, into a group of its own.
     void hold(pid_t process, const GroupLimits& limits);
+    void limit_threads(pid_t process, size_t most);
     // After it has been waited for. Ends what it may have left in its group.
     void let_go(pid_t process);
 

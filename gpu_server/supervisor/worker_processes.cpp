@@ -135,6 +135,11 @@ Result<> WorkerProcesses::open_door(Worker& worker) {
                  "cannot listen on " + worker.endpoint.text() + " for a worker: " + std::strerror(errno)};
 }
 
+void WorkerProcesses::limit_threads(Worker& worker, size_t most) {
+    worker.threads = most;
+    groups_.limit_threads(worker.pid, most);
+}
+
 bool WorkerProcesses::tell(Worker& worker, const json& message, int file) {
     if (worker.state == Worker::State::dying) return false;
     if (send_message(worker.control.get(), message, file)) return true;
@@ -176,6 +181,7 @@ void WorkerProcesses::hand_over(Handover& handover) {
                         {"started", ticks(worker->started)},
                         {"last_word", worker->last_word},
                         {"tenant", worker->tenant},
+                        {"threads", worker->threads},
                         {"control", handover.keep(std::move(worker->control))},
                         {"errors", handover.keep(std::move(worker->errors))},
                         {"door", worker->door_number}});
@@ -195,6 +201,7 @@ Result<> WorkerProcesses::take_over_one(Handover& handover, const json& told) {
     worker->started = time_of(told.at("started"));
     told.at("last_word").get_to(worker->last_word);
     told.at("tenant").get_to(worker->tenant);
+    worker->threads = told.value("threads", worker::threads_max);  // older servers limit none of a worker's
     told.at("door").get_to(worker->door_number);
     for (auto& device : told.at("devices")) {
         auto description = device_from_json(device);

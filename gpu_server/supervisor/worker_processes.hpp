@@ -32,6 +32,7 @@ public:
 
     Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) override;
     Result<> open_door(Worker& worker) override;
+    void limit_threads(Worker& worker, size_t most) override;
     bool tell(Worker& worker, const nlohmann::json& message, int file = -1) override;
     void kill(Worker& worker) override;
     size_t ports_left() const override;

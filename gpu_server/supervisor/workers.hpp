@@ -6,9 +6,9 @@
 //   supervisor → worker  {"fence": true}, with a file                      for each GPU of its claim, before "serve": once that
 //                        shows a number beyond the claim's, the GPU is another's (pool/fences.hpp)
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
-//                        device_memory_max, fence, lease_until_ms}}
-//                        the keys are empty for plain text; lanes: how many the client may open; device_memory_max: bytes
-//                        of each GPU that the claim may use; fence: the pool's number for the claim; after that time of
+//                        threads_max, device_memory_max, fence, lease_until_ms}}
+//                        the keys are empty for plain text; lanes: how many the client may open; threads_max: Worker::threads;
+//                        device_memory_max: bytes of each GPU that the claim may use; fence: the pool's number for the claim; after that time of
 //                        the node's clock (pool/directory.hpp) no client may come first
 //   supervisor → worker  {"lease_until_ms": …}                             it lasts longer now
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
@@ -54,6 +54,7 @@ struct Worker {
     std::vector<DeviceDescription> devices;
     EventLoop::Clock::time_point started;
     std::string last_word;  // why it ended or failed, in its own words
+    size_t threads = 0;     // that it may have, once it serves
     std::string tenant;     // whose code images it may use (image_cache.hpp); empty: nobody's
     bool killed_by_us = false;
     bool killed_by_others = false;  // once it is gone: by a signal that no driver sends itself
@@ -101,6 +102,8 @@ public:
     virtual Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) = 0;
     // Clients may connect to it from now on. Before it is told to serve.
     virtual Result<> open_door(Worker& worker) = 0;
+    // Before it is told to serve, and with that of the same.
+    virtual void limit_threads(Worker& worker, size_t most) = 0;
     // False: it is dead, `gone` will follow.
     virtual bool tell(Worker& worker, const nlohmann::json& message, int file = -1) = 0;
     virtual void kill(Worker& worker) = 0;

@@ -340,6 +340,10 @@ std::vector<std::string> given_nvidia_devices() {
     return nvidia_devices(minors);
 }
 
+void limit_threads(size_t most) {
+    if (getuid() >= first_user && !limit_to(RLIMIT_NPROC, most)) _exit(1);  // nobody has been served yet
+}
+
 Result<> enter_sandbox(const SandboxOptions& options) {
     std::string missing;
     pid_t parent = getppid(), process = process_id_of_host();

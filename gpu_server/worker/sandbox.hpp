@@ -40,6 +40,10 @@ std::vector<std::string> given_nvidia_devices();
 // to go on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).
 Result<> enter_sandbox(const SandboxOptions& options);
 
+// Before a stranger is served: so many threads at most, if that is less than now. Nothing happens where this process is no user
+// of its own, since the kernel would count the threads of all such workers for each of them.
+void limit_threads(size_t most);
+
 // The first process of its ids (init, to the kernel) is spared signals that it has no handler for, its own abort() among
 // them. Makes those that mean "end" end it all the same, with code 128 + the signal. Any process may call it.
 void end_on_signals();

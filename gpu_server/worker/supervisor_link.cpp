@@ -74,6 +74,7 @@ bool SupervisorLink::wait_for_work(Serve& serve) {
         fence_ = wanted.value("fence", int64_t{0});
         serve.client_key = wanted.value("client_key", "");
         serve.lanes = std::min(wanted.value("lanes", size_t{0}), wire::lanes_max);
+        serve.threads_max = wanted.value("threads_max", SIZE_MAX);
         serve.device_memory_max = wanted.value("device_memory_max", UINT64_MAX);
         serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
         return true;

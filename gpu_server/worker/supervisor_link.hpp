@@ -25,6 +25,7 @@ struct Serve {
     std::string client_key;                   // the only key that may connect; empty: plain text
     wire::KeyPair keys;                       // this session's own
     size_t lanes = 0;                         // that the client may open
+    size_t threads_max = SIZE_MAX;            // of this process
     uint64_t device_memory_max = UINT64_MAX;  // bytes of each GPU that the claim may use
 };
 

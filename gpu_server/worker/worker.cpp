@@ -95,6 +95,7 @@ void run_worker(int control_fd, int listen_fd) {
     if (!supervisor.wait_for_work(wanted)) _exit(0);
     for (auto& device : devices)
         device.description.memory_bytes = std::min(device.description.memory_bytes, wanted.device_memory_max);
+    limit_threads(wanted.threads_max);
     supervisor.ended(serve(supervisor, devices, wanted, listen_fd));
     _exit(0);
 }

@@ -207,6 +207,16 @@ class HostileWorker(unittest.TestCase):
         victim.look(20)
         self.assertTrue(victim.ends_well())
 
+    def test_a_machines_programs_share_their_threads(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root gives each worker a user of its own, whose threads are counted")
+        node, victim = self.beside()
+        for number, most in enumerate((1024, 768), 1):
+            node.attack(FILL)
+            node.wait_for_log(r"(?s)(made \d+ threads.*){%d}" % number)
+            self.assertLessEqual(int(re.findall(r"made (\d+) threads", node.log())[-1]), most)
+        self.assertTrue(victim.ends_well())
+
     def test_memory_that_nobody_has_mapped_is_the_attackers(self):
         if os.geteuid() != 0:
             self.skipTest("only root may look, and only control groups hold others")

@@ -33,6 +33,7 @@ public:
         return Error{Error::Kind::internal, "no processes here"};
     }
     Result<> open_door(Worker&) override { return Ok{}; }
+    void limit_threads(Worker&, size_t) override {}
     bool tell(Worker& worker, const json& message, int file) override {
         auto& answer = message.at("exchanged");
         answers[&worker][answer.at("ticket")] = answer;

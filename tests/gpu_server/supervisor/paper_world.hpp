@@ -63,6 +63,7 @@ public:
         return all.back().get();
     }
     Result<> open_door(Worker&) override { return Ok{}; }
+    void limit_threads(Worker& worker, size_t most) override { worker.threads = most; }
     bool tell(Worker& worker, const nlohmann::json& message, int) override {
         if (worker.state == Worker::State::dying) return false;
         if (auto serve = message.find("serve"); serve != message.end()) served(worker, (*serve)["machine"]);
