@@ -74,7 +74,7 @@ TEST_CASE("memory that a tile has lives on when its handle is released", "[array
     }
     // Over and over: all of it comes back each time.
     for (int round = 0; round < 40; ++round) {
-        TilePool pool(size_t{256} << 20);
+        TilePool pool(bytes);
         CU_OK(change_tiles(mapped_to(tiles_at(tiles_of(kept), {0, 0, 0, 256, 128, 1}), pool)));
         CU_OK(change_tiles(unmapped_from(tiles_at(tiles_of(kept), {unsigned(round % 2) * 128, 0, 0, 128, 128, 1}))));
         if (round % 3 != 0) pool.release();

@@ -127,9 +127,9 @@ TEST_CASE("an option without a value is not taken for its default", "[mishaps]")
     std::ofstream(file) << "listen = \"tcp://127.0.0.1:0\"\nstore = \"\"\n";
     for (auto& [words, told] : std::vector<std::pair<std::vector<std::string>, std::string>>{
              {{"serve", "--store", ""}, "--store: its value is empty"},
-             {{"serve", "--emulate="}, "--emulate: "},
+             {{"serve", "--emulate="}, "--emulate needs a value"},
              {{"check", "--worker-bind", ""}, "--worker-bind: its value is empty"},
-             {{"serve", "--emulate", "h100", "--emulated-memory", "0"}, "--emulated-memory: "},
+             {{"serve", "--emulate", "h100", "--emulated-memory", "0"}, "--emulated-memory takes 1 to"},
              {{"user", "list", "--state", ""}, "--state: its value is empty"},
              {{"user", "add", "alice", "--address", ""}, "--address: its value is empty"},
              {{"serve", "--emulate", "h100", "--config", file}, file + ", line 2: "}}) {
