@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/session.hpp"
 #include "cli/ui/text.hpp"
 
@@ -79,8 +80,7 @@ std::unique_ptr<Provider> open_with(Session& session, const Cloud& cloud, const 
 Result<std::unique_ptr<Provider>> open_provider(Session& session, const std::string& name) {
     auto cloud = find_cloud(name);
     if (!cloud)
-        return Error{cloud.error().kind, cloud.error().what,
-                     ui::did_you_mean(name, provider_names()) + cloud.error().hint};
+        return Error{cloud.error().kind, cloud.error().what, did_you_mean(name, provider_names()) + cloud.error().hint};
     auto credentials = credentials_for(session, *cloud);
     if (!credentials) return credentials.error();
     if (*credentials) return open_with(session, *cloud, **credentials);

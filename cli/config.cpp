@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/timers.hpp"
 #include "cli/ui/text.hpp"
 
@@ -39,7 +40,7 @@ Result<Setting> find_setting(const std::string& name) {
         names.push_back(setting.name);
     }
     return Error{Error::Kind::usage, "there is no setting '" + name + "'",
-                 ui::did_you_mean(name, names) + "settings: " + list_of_settings()};
+                 did_you_mean(name, names) + "settings: " + list_of_settings()};
 }
 
 Result<> check_setting(Session& session, const std::string& name, const std::string& value) {
@@ -54,7 +55,7 @@ Result<> check_setting(Session& session, const std::string& name, const std::str
     std::string list;
     for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
     return Error{Error::Kind::usage, "there is no provider '" + value + "'",
-                 ui::did_you_mean(value, names) + "providers: " + list};
+                 did_you_mean(value, names) + "providers: " + list};
 }
 
 Config::Config(Session& session) : path_(session.config_folder + "/config.json") {}

@@ -432,7 +432,7 @@ Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::strin
                      "ask for fewer: `" + command + " " + type.name + ":" + std::to_string(type.most()) + "`"};
     }
     return Error{Error::Kind::usage, "the pool has no GPU of type '" + wish.type + "'",
-                 ui::did_you_mean(wish.type, names) + "it has: " + list};
+                 did_you_mean(wish.type, names) + "it has: " + list};
 }
 
 Result<GpuWish> parse_gpu(const std::string& text) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "api_client/base/text.hpp"
 #include "cli/ui/table.hpp"
 #include "cli/ui/text.hpp"
 
@@ -59,14 +60,14 @@ Result<> begin_list(Session& session, const ListOptions& options, const std::vec
     const std::string& format = options.format;
     if (!format.empty() && std::find(list_formats.begin(), list_formats.end(), format) == list_formats.end())
         return Error{Error::Kind::usage, "there is no output '" + format + "'",
-                     ui::did_you_mean(format, list_formats) + "there are " + joined(list_formats)};
+                     did_you_mean(format, list_formats) + "there are " + joined(list_formats)};
     session.json |= format == "json" || format == "yaml";
     session.yaml |= format == "yaml";
     auto names = names_of(columns);
     for (const auto& word : split_at_commas(options.columns))
         if (std::find(names.begin(), names.end(), word) == names.end())
             return Error{Error::Kind::usage, "there is no column '" + word + "'",
-                         ui::did_you_mean(word, names) + "columns: " + joined(names)};
+                         did_you_mean(word, names) + "columns: " + joined(names)};
     if (!options.columns.empty() && (session.json || format == "name"))
         return Error{Error::Kind::usage, "--columns is for tables",
                      "take `-o table`, or choose from the document: `-o json | jq …`"};

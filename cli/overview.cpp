@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/own_gpu.hpp"
 #include "cli/same_pool.hpp"
 #include "cli/setup.hpp"
@@ -279,7 +280,7 @@ void keep_named(const Scope& scope, const std::vector<std::string>& known, Overv
         auto is_it = [&](const auto& each) { return each.record.name == name; };
         if (std::any_of(overview.machines.begin(), overview.machines.end(), is_it)) continue;
         overview.troubles.push_back({name, Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
-                                                 ui::did_you_mean(name, known) + "`tnr status` shows yours"}});
+                                                 did_you_mean(name, known) + "`tnr status` shows yours"}});
     }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api_client/base/machine_name.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/ui/text.hpp"
 
 namespace tnr::cli {
@@ -64,7 +65,7 @@ Result<GpuWish> choose_own_gpu(Provider& provider, const std::string& text, cons
         return Error{Error::Kind::usage, provider.name() + " has no size '" + size + "'",
                      "`tnr offers --provider " + provider.name() + "` shows those there are"};
     return Error{Error::Kind::usage, provider.name() + " has no machine with '" + text + "'",
-                 ui::did_you_mean(wish.type, {types.begin(), types.end()}) + "it has: " + list};
+                 did_you_mean(wish.type, {types.begin(), types.end()}) + "it has: " + list};
 }
 
 void take_own_gpu(Record& record, const Machine& machine) {

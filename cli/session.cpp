@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "api_client/base/text.hpp"
 #include "cli/money/costs.hpp"
 #include "cli/own_gpu.hpp"
 #include "cli/ui/time.hpp"
@@ -54,7 +55,7 @@ Result<Known> find_machine(Session& session, const std::string& name) {
                      "`tnr start " + number_in(name) + "` does so where there is one; `tnr status` shows them"};
     if (!*record)
         return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
-                     ui::did_you_mean(name, known_names(session)) + "`tnr status` shows yours; `tnr start " + name +
+                     did_you_mean(name, known_names(session)) + "`tnr status` shows yours; `tnr start " + name +
                          " --gpu TYPE` makes it"};
     auto provider = session.provider((*record)->provider);
     if (!provider) return provider.error();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "api_client/base/text.hpp"
 #include "cli/ui/text.hpp"
 
 namespace tnr::cli {
@@ -87,14 +88,14 @@ std::string unexpected_word(const std::string& said) {
 // "did you mean '--gpu'? "
 std::string nearest_hint(const Reached& at, const std::string& said) {
     const std::string word = unexpected_word(said);
-    if (word.empty() || word[0] != '-') return ui::did_you_mean(word, words_below(*at.command));
+    if (word.empty() || word[0] != '-') return did_you_mean(word, words_below(*at.command));
     std::vector<std::string> options;
     for (const auto* command = at.command; command; command = command->get_parent())
         for (const auto* option : command->get_options())
             for (const auto& name : option->get_lnames()) options.push_back("--" + name);
     if (std::find(options.begin(), options.end(), word) != options.end())
         return "what comes after `--` is no option: '" + word + "' goes before it; ";
-    return ui::did_you_mean(word.substr(0, word.find('=')), options);
+    return did_you_mean(word.substr(0, word.find('=')), options);
 }
 
 std::string not_expected(const Reached& at, const std::string& said) {
@@ -175,7 +176,7 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         const auto known = words_below(*at.command);
         if (std::find(known.begin(), known.end(), unknown) != known.end())
             return {Error::Kind::usage, "`--` goes behind the command, not before '" + unknown + "'", hint};
-        hint = ui::did_you_mean(unknown, known);
+        hint = did_you_mean(unknown, known);
         if (at.command == &tnr) {
             const std::string other = other_command_hint(unknown);
             return {Error::Kind::usage, "there is no command '" + unknown + "'",

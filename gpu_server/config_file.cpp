@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "api_client/base/text.hpp"
 #include "gpu_server/usage_error.hpp"
 
 namespace tnr::server {

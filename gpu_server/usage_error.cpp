@@ -3,8 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <numeric>
 #include <regex>
+
+#include "api_client/base/text.hpp"
 
 namespace tnr::server {
 namespace {
@@ -42,11 +43,6 @@ std::string listed(const std::vector<std::string>& words) {
     std::string list;
     for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
     return list;
-}
-
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
-    const auto near = nearest(word, known);
-    return near.empty() ? "" : "did you mean '" + near + "'? ";
 }
 
 // CLI11 only says that a command is missing, also where there is a word that is none.
@@ -90,30 +86,7 @@ std::string mismatch(const std::string& said) {
     return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
 }
 
-// Letters to change, add or take away to make one of the other.
-size_t distance(const std::string& one, const std::string& other) {
-    std::vector<size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), size_t{0});
-    for (size_t i = 0; i < one.size(); ++i) {
-        size_t diagonal = std::exchange(row[0], i + 1);
-        for (size_t j = 0; j < other.size(); ++j) {
-            size_t changed = diagonal + (one[i] != other[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
-}
-
 }  // namespace
-
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-    std::string found;
-    size_t least = std::max<size_t>(name.size() / 3, 1) + 1;  // as `tnr` has it
-    for (auto& each : known)
-        if (auto is = distance(name, each); is < least) least = is, found = each;
-    return found;
-}
 
 std::string value_error(const CLI::Error& problem) {
     std::string said = problem.what();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "api_client/base/result.hpp"
 
@@ -19,8 +18,5 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& problem);
 
 // What is wrong with an option's value, as CLI11 says it, in our words: "--gpus takes 0 to 1000000, not '-1'".
 std::string value_error(const CLI::Error& problem);
-
-// The one that was meant, if any is near.
-std::string nearest(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace tnr::server

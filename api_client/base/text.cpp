@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace tnr {
@@ -50,6 +51,43 @@ std::string harmless(std::string_view foreign) {
 
 std::string counted(uint64_t count, const std::string& word) {
     return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
+static char small(char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+// Edits (a letter more, less, another one, two exchanged) that make one word of the other. Capitals count as small letters.
+static size_t distance(const std::string& a, const std::string& b) {
+    std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+    std::iota(last.begin(), last.end(), size_t{0});
+    const auto same = [&](size_t in_a, size_t in_b) { return small(a[in_a]) == small(b[in_b]); };
+    for (size_t i = 1; i <= a.size(); ++i) {
+        row[0] = i;
+        for (size_t k = 1; k <= b.size(); ++k) {
+            row[k] = std::min({last[k] + 1, row[k - 1] + 1, last[k - 1] + !same(i - 1, k - 1)});
+            if (i > 1 && k > 1 && same(i - 1, k - 2) && same(i - 2, k - 1))
+                row[k] = std::min(row[k], before_last[k - 2] + 1);
+        }
+        before_last = std::exchange(last, row);
+    }
+    return last[b.size()];
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+    std::string best;
+    size_t best_distance = std::max<size_t>(word.size() / 3, 1) + 1;
+    for (const auto& each : known)
+        if (size_t edits = distance(word, each); edits < best_distance) {
+            best = each;
+            best_distance = edits;
+        }
+    return best;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+    std::string best = nearest(word, known);
+    return best.empty() ? "" : "did you mean '" + best + "'? ";
 }
 
 }  // namespace tnr

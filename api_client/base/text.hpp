@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tnr {
 
@@ -24,5 +25,10 @@ std::string harmless(std::string_view foreign);
 
 // "1 file", "2 files".
 std::string counted(uint64_t count, const std::string& word);
+
+// The word among `known` that somebody who typed `word` probably meant; empty when none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+// "did you mean 'status'? ": a hint's beginning, empty when none is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace tnr

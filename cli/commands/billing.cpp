@@ -1,6 +1,7 @@
 // `tnr billing`: what machines have cost, as this computer saw it, and GPU time, as the pools have it in their ledgers,
 // beside what the clouds say.
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/budget_stop.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
@@ -167,7 +168,7 @@ Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
     const auto& groups = bill_groups();
     if (std::find(groups.begin(), groups.end(), bill.by) == groups.end())
         return Error{Error::Kind::usage, "nothing is summed by '" + bill.by + "'",
-                     ui::did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day, tag or user"};
+                     did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day, tag or user"};
     auto until = options.until.empty() ? Result<int64_t>{now} : parse_when("--until", options.until, now);
     if (!until) return until.error();
     bill.until = std::clamp<int64_t>(*until, 0, now);  // pools know no times before 1970

@@ -1,5 +1,6 @@
 // `tnr budget`: how much may be spent. `start` warns at 80 % and refuses at 100 %, where idle machines go off, too.
 #include "cli/money/budget.hpp"
+#include "api_client/base/text.hpp"
 
 #include <algorithm>
 
@@ -40,7 +41,7 @@ Result<> known_provider(Session& session, const std::string& name) {
     std::string list;
     for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
     return Error{Error::Kind::usage, "there is no provider '" + name + "'",
-                 ui::did_you_mean(name, names) + "providers: " + list};
+                 did_you_mean(name, names) + "providers: " + list};
 }
 
 // Machines hear now what they would hear from the next `tnr status`. A cloud that does not answer is that one's to tell.

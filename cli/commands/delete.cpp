@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
@@ -147,7 +148,7 @@ Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const
     std::vector<std::string> names;
     for (const auto& each : session.records().all().records) names.push_back(each.name);
     return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
-                 ui::did_you_mean(name, names) + "`tnr status` shows yours"};
+                 did_you_mean(name, names) + "`tnr status` shows yours"};
 }
 
 std::string list_of(const std::vector<Doomed>& all) {

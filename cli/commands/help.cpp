@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/manual.hpp"
@@ -105,7 +106,7 @@ Result<> help(Session& session, const HelpOptions& options, const std::vector<Pl
         std::vector<std::string> names;
         for (const auto& each : places) names.push_back(each.path);
         return Error{Error::Kind::usage, "there is no command '" + path + "'",
-                     ui::did_you_mean(path, names) + "`tnr help` shows those there are"};
+                     did_you_mean(path, names) + "`tnr help` shows those there are"};
     }
     if (!options.man) {
         print_topic(session, *place, help_text(session, *place));

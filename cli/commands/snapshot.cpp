@@ -1,4 +1,5 @@
 // `tnr snapshot`: copies of machines' disks, from which `tnr start --image` makes others.
+#include "api_client/base/text.hpp"
 #include "cli/snapshots.hpp"
 
 #include "api_client/base/interrupt.hpp"
@@ -118,7 +119,7 @@ Result<FoundSnapshot> find_doomed_snapshot(Session& session, const SnapshotOptio
                      "say which by its id, and --provider: `tnr snapshot --list`"};
     if (!all.troubles.empty()) return all.troubles.front().error;  // it may be there
     return Error{Error::Kind::not_found, "there is no snapshot '" + options.doomed + "'",
-                 ui::did_you_mean(options.doomed, names) + "`tnr snapshot --list` shows yours"};
+                 did_you_mean(options.doomed, names) + "`tnr snapshot --list` shows yours"};
 }
 
 Result<bool> may_delete_snapshot(Session& session, const SnapshotOptions& options) {

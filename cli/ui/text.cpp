@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <locale>
-#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -97,22 +96,6 @@ std::string plain_text(const std::string& text, bool cell, std::string_view also
     return shown;
 }
 
-// Edits (a letter more, less, another one, two exchanged) that make one word of the other.
-size_t distance(const std::string& a, const std::string& b) {
-    std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-    std::iota(last.begin(), last.end(), size_t{0});
-    for (size_t i = 1; i <= a.size(); ++i) {
-        row[0] = i;
-        for (size_t k = 1; k <= b.size(); ++k) {
-            row[k] = std::min({last[k] + 1, row[k - 1] + 1, last[k - 1] + (a[i - 1] != b[k - 1])});
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                row[k] = std::min(row[k], before_last[k - 2] + 1);
-        }
-        before_last = std::exchange(last, row);
-    }
-    return last[b.size()];
-}
-
 }  // namespace
 
 size_t columns(const std::string& text) {
@@ -163,22 +146,6 @@ std::string plain_json(const std::string& json) {
         at += bytes;
     }
     return shown;
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-    std::string best;
-    size_t best_distance = std::max<size_t>(word.size() / 3, 1) + 1;
-    for (const auto& each : known)
-        if (size_t edits = distance(lower(word), lower(each)); edits < best_distance) {
-            best = each;
-            best_distance = edits;
-        }
-    return best;
-}
-
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
-    std::string best = nearest(word, known);
-    return best.empty() ? "" : "did you mean '" + best + "'? ";
 }
 
 std::optional<LeadingNumber> leading_number(std::string_view text) {

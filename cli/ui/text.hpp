@@ -45,11 +45,6 @@ private:
     }
 };
 
-// The word among `known` that somebody who typed `word` probably meant; empty when none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& known);
-// "did you mean 'status'? ": a hint's beginning, empty when none is near.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
-
 // The number that `text` begins with, and what follows it: 8 and "GiB", 0.05 and "EUR". Whatever the language of the
 // environment, a dot is a dot. Nothing where there is none or one that is below 0. (std::from_chars, which macOS lacks.)
 struct LeadingNumber {

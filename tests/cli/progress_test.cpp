@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "api_client/base/text.hpp"
 #include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"
 #include "tests/cli/log.hpp"
@@ -84,9 +85,9 @@ TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "
     CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-03T04:03:55Z") == "24 h");
     CHECK(ui::age("2026-01-02T03:04:05Z", "2026-03-02T03:04:05Z") == "59 d");
     CHECK(ui::age("then", "2026-03-02T03:04:05Z").empty());
-    CHECK(ui::nearest("conect", {"connect", "completion"}) == "connect");
-    CHECK(ui::nearest("strat", {"status", "start"}) == "start");
-    CHECK(ui::nearest("xyz", {"status", "start"}).empty());
+    CHECK(tnr::nearest("conect", {"connect", "completion"}) == "connect");
+    CHECK(tnr::nearest("strat", {"status", "start"}) == "start");
+    CHECK(tnr::nearest("xyz", {"status", "start"}).empty());
 }
 
 TEST_CASE("a number is read up to where it ends, whatever the language", "[ui]") {

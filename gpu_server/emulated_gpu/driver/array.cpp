@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "gpu_client/protocol/array_charge.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
@@ -74,7 +75,7 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     if (cube && (given.Width != given.Height || given.Depth % 6 != 0 || given.Depth == 0)) return false;
     if (cube && !layered && given.Depth != 6) return false;
     // Nothing writes single texels of blocks, and no line has any.
-    const bool blocks = given.Format >= CU_AD_FORMAT_BC1_UNORM && given.Format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
+    const bool blocks = wire::block_bytes_of(given.Format) != 0;
     if (blocks && (given.Height == 0 || (given.Flags & CUDA_ARRAY3D_SURFACE_LDST))) return false;
     const bool sparse = given.Flags & CUDA_ARRAY3D_SPARSE;
     if (sparse && (given.Height == 0 || cube || (given.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))) return false;
@@ -84,10 +85,6 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     auto most = largest(given);
     return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
 }
-
-}  // namespace
-
-namespace {
 
 struct BlockMeaning {
     CUarray_format format;
