@@ -6,49 +6,22 @@
 #include <sstream>
 
 #include "api_client/base/text.hpp"
-#include "cli/ui/text.hpp"
+#include "api_client/command_line/parsed.hpp"
 
 namespace tnr::cli {
 namespace {
 
-// The command that was being parsed, with the words that lead to it: "tnr login pool".
-struct Reached {
-    const CLI::App* command;
-    std::string path;
-};
-Reached reached(const CLI::App& tnr) {
-    Reached at{&tnr, tnr.get_name()};
-    while (!at.command->get_subcommands().empty()) {
-        at.command = at.command->get_subcommands().front();
-        at.path += " " + at.command->get_name();
-    }
-    return at;
-}
-
-std::vector<std::string> names_below(const CLI::App& command) {
-    std::vector<std::string> names;
-    for (const auto* one : command.get_subcommands([](const CLI::App*) { return true; }))
-        names.push_back(one->get_name());
-    return names;
-}
-
 // With their other names: who types `sl` means `ls`.
 std::vector<std::string> words_below(const CLI::App& command) {
-    auto words = names_below(command);
+    auto words = commands_of(command);
     for (const auto* one : command.get_subcommands([](const CLI::App*) { return true; }))
         words.insert(words.end(), one->get_aliases().begin(), one->get_aliases().end());
     return words;
 }
 
-std::string commands_below(const CLI::App& command) {
-    std::string list;
-    for (const auto& name : names_below(command)) list += (list.empty() ? "" : ", ") + name;
-    return list;
-}
-
 // CLI11 only says that a command is missing. What was typed where one goes, with the words that lead there.
 std::string unknown_command(const Reached& at, const std::vector<std::string>& words) {
-    if (names_below(*at.command).empty()) return "";
+    if (commands_of(*at.command).empty()) return "";
     auto depth = std::count(at.path.begin(), at.path.end(), ' ');
     for (const auto& word : words)
         if (word.empty() || word[0] != '-')
@@ -56,20 +29,9 @@ std::string unknown_command(const Reached& at, const std::vector<std::string>& w
     return "";
 }
 
-std::string needs(const Reached& at, const std::string& what) {
-    return "`" + at.path + "` needs " + what;
-}
-
 std::string missing(const Reached& at) {
-    for (const auto* option : at.command->get_options()) {
-        if (!option->get_required() || option->count() > 0) continue;
-        std::string name = option->get_name(), what = option->get_description();
-        if (name[0] != '-') std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-        const bool word = what.size() > 1 && std::islower(static_cast<unsigned char>(what[1])) != 0;  // not SRC
-        if (word) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
-        return needs(at, name.append(" (").append(what).append(")"));
-    }
-    return needs(at, "a command: " + commands_below(*at.command));
+    const std::string what = what_is_missing(at);
+    return what.empty() ? "`" + at.path + "` needs a command: " + listed(commands_of(*at.command)) : what;
 }
 
 // "The following argument was not expected: WORD …"
@@ -103,12 +65,6 @@ std::string not_expected(const Reached& at, const std::string& said) {
     if (word.empty()) return said;
     if (word[0] == '-') return "`" + at.path + "` has no option '" + word + "'";
     return "`" + at.path + "` does not expect '" + word + "'";
-}
-
-// "--gpu: 1 required TEXT missing", "--gpu: At Most 1 required but received 2"
-std::string mismatch(const std::string& said) {
-    const std::string option = said.substr(0, said.find(':'));
-    return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
 }
 
 // "Could not convert: --yes = maybe": values are texts, so only a flag's can be wrong.
@@ -180,10 +136,10 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         if (at.command == &tnr) {
             const std::string other = other_command_hint(unknown);
             return {Error::Kind::usage, "there is no command '" + unknown + "'",
-                    (other.empty() ? hint : other) + "commands: " + commands_below(tnr)};
+                    (other.empty() ? hint : other) + "commands: " + listed(commands_of(tnr))};
         }
         return {Error::Kind::usage, "`" + at.path + "` does not know '" + unknown + "'",
-                hint + "it knows: " + commands_below(*at.command)};
+                hint + "it knows: " + listed(commands_of(*at.command))};
     }
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
@@ -193,7 +149,7 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         if (takes_program(*at.command))
             hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
     }
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = mismatch(what);
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = wrong_number_of_values(what);
     if (dynamic_cast<const CLI::ConversionError*>(&problem)) what = not_a_flags_value(what);
     return {Error::Kind::usage, what, hint};
 }

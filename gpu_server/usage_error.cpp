@@ -6,43 +6,17 @@
 #include <regex>
 
 #include "api_client/base/text.hpp"
+#include "api_client/command_line/parsed.hpp"
 
 namespace tnr::server {
 namespace {
 
-// The command that was being parsed, with the words that lead to it: "tnr-gpu-server user add".
-struct Reached {
-    const CLI::App* command;
-    std::string path;
-};
-Reached reached(const CLI::App& app) {
-    Reached at{&app, app.get_name()};
-    while (!at.command->get_subcommands().empty()) {
-        at.command = at.command->get_subcommands().front();
-        at.path += " " + at.command->get_name();
-    }
-    return at;
-}
-
-// Those that `--help` shows.
-std::vector<std::string> commands_of(const CLI::App& app) {
-    std::vector<std::string> names;
-    for (const auto* one : app.get_subcommands([](const CLI::App*) { return true; }))
-        if (!one->get_group().empty()) names.push_back(one->get_name());
-    return names;
-}
 std::vector<std::string> options_of(const CLI::App& app) {
     std::vector<std::string> names;
     for (const auto* option : app.get_options())
         for (const auto& name : option->get_lnames())
             if (!option->get_group().empty()) names.push_back("--" + name);
     return names;
-}
-
-std::string listed(const std::vector<std::string>& words) {
-    std::string list;
-    for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
-    return list;
 }
 
 // CLI11 only says that a command is missing, also where there is a word that is none.
@@ -58,13 +32,8 @@ Error no_command(const CLI::App& app, const Reached& at) {
 }
 
 std::string missing(const Reached& at) {
-    for (const auto* option : at.command->get_options()) {
-        if (!option->get_required() || option->count() > 0) continue;
-        auto name = option->get_name(), what = option->get_description();
-        if (name[0] != '-') std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-        return "`" + at.path + "` needs " + name.append(" (").append(what).append(")");
-    }
-    return "`" + at.path + "` lacks something";
+    const std::string what = what_is_missing(at);
+    return what.empty() ? "`" + at.path + "` lacks something" : what;
 }
 
 // An option that there is not leaves its value behind, too.
@@ -78,12 +47,6 @@ Error not_expected(const CLI::App& app, const Reached& at, const std::string& he
     const auto name = word->substr(0, word->find('='));
     return {Error::Kind::usage, "`" + at.path + "` has no option '" + name + "'",
             did_you_mean(name, options_of(*at.command)) + help};
-}
-
-// "--gpus: 1 required INT missing", "--gpus: At Most 1 required but received 2"
-std::string mismatch(const std::string& said) {
-    const auto option = said.substr(0, said.find(':'));
-    return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
 }
 
 }  // namespace
@@ -118,7 +81,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& problem) {
     }
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) return not_expected(app, at, help);
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem))
-        return {Error::Kind::usage, mismatch(problem.what()), help};
+        return {Error::Kind::usage, wrong_number_of_values(problem.what()), help};
     if (dynamic_cast<const CLI::ExcludesError*>(&problem))
         return {Error::Kind::usage, problem.what(), "leave one of them away; " + help};
     return {Error::Kind::usage, value_error(problem), help};
