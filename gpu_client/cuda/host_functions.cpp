@@ -31,7 +31,7 @@ struct Seen {
     std::vector<std::byte> data;
 };
 
-constexpr Work being_submitted{0, 0, UINT64_MAX};
+const Work being_submitted{0, 0, UINT64_MAX, nullptr};
 
 struct HostFunctions {
     Mutex mutex;

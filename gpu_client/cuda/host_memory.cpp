@@ -169,7 +169,9 @@ CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
     SharedMemory shared;
     if (!find_shared(range.address, shared)) {
         await_copies(range);
-        auto result = share_program_memory(context, range.address, range.bytes, shared.device);
+        // What is not registered has its pages for itself (take_pages).
+        const uint64_t pages = (range.bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+        auto result = share_program_memory(context, range.address, range.registered ? range.bytes : pages, shared.device);
         if (result != CUDA_SUCCESS) return result;
     }
     device = shared.device + (address - range.address);

@@ -9,6 +9,7 @@
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
 #include "gpu_client/cuda/stats.hpp"
@@ -17,8 +18,6 @@
 
 namespace tnr::cuda {
 
-// A wait for the GPU that takes so long is told once: the kernel may be waiting for the program in turn.
-static constexpr std::chrono::seconds remarkable_wait{10};
 // How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
 // itself: the driver may keep it in a call that waits for the stream.
 static constexpr std::chrono::milliseconds giving_timeout{2000};
@@ -26,7 +25,7 @@ static constexpr std::chrono::milliseconds giving_timeout{2000};
 static constexpr size_t fetched_together_max = 256;
 
 Work work_of(const Context& context, const StreamRef& stream) {
-    return {context.handle, stream.object ? stream.object->handle : 0, last_use(stream, context)};
+    return {context.handle, stream.object ? stream.object->handle : 0, last_use(stream, context), nullptr};
 }
 
 // Null if it has ended; `ref` is then the default stream.
@@ -47,33 +46,58 @@ bool is_complete(const Work& work) {
     return known && synced_position(stream, *context) >= work.position;
 }
 
-bool wait_for(const Work& work) {
+struct WorkAsked {
+    std::atomic<bool> answered{false}, failed{false}, captured{false};
+    Pending pending;
+    wire::Bytes question;
+};
+
+// Is told on whichever thread receives. The answer says that everything up to the question is complete, so the work is.
+static void answered(const Work& work, bool asked_for_all, WorkAsked& asked, CUresult result) {
+    StreamRef stream;
+    // What the stream was given before it was captured is watched (watch_before_capture).
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !asked_for_all)
+        asked.captured = true;
+    else if (result != CUDA_SUCCESS)
+        asked.failed = true;
+    else if (auto* context = find(work, stream)) {
+        if (asked_for_all || (work.stream != 0 && !stream.object))
+            raise_to(context->synced, work.position);
+        else
+            note_synced(stream, *context, work.position);
+    }
+    asked.answered = true;
+}
+
+static void ask(Work& work, Context& context, const StreamRef& stream) {
+    const bool gone = work.stream != 0 && !stream.object;
+    auto asked = std::make_shared<WorkAsked>();
+    asked->question = gone ? wire::question_of(wire::SynchronizeContext{})
+                           : wire::question_of(wire::SynchronizeStream<>{stream.number});
+    // Lives until it is answered, whoever has stopped waiting for it by then.
+    asked->pending.when_done = [work, gone, asked](Pending& pending) {
+        auto kept = asked;
+        answered(work, gone, *kept, pending.result);
+        pending.when_done = nullptr;
+    };
+    work.asked = asked;
+    context.session.load()->request(context.number, gone ? wire::SynchronizeContext::op : wire::SynchronizeStream<>::op,
+                                    asked->question, asked->pending);
+}
+
+Waited wait_for(Work& work, std::chrono::milliseconds timeout) {
     StreamRef stream;
     auto* context = find(work, stream);
-    if (!context) return true;
-    if (library_state != LibraryState::ready) return false;
+    if (!context) return Waited::complete;
+    if (library_state != LibraryState::ready) return Waited::failed;
+    if (!work.asked) ask(work, *context, stream);
     auto& session = *context->session.load();
-    bool gone = work.stream != 0 && !stream.object;
-    Pending pending;
-    auto question = gone ? wire::question_of(wire::SynchronizeContext{})
-                         : wire::question_of(wire::SynchronizeStream<>{stream.number});
-    uint16_t op = gone ? wire::SynchronizeContext::op : wire::SynchronizeStream<>::op;
-    uint64_t position = session.request(context->number, op, question, pending);
-    if (!session.wait(pending, remarkable_wait)) {
-        log_once(LogLevel::warning,
-                 "the program touches memory that a running kernel may use, and waits for the kernel: while it runs, "
-                 "it cannot be reached through managed or mapped memory");
-        session.wait(pending);
-    }
-    // What the stream was given before it was captured is watched (watch_before_capture).
-    if (pending.result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !gone)
-        return session.wait_until([&] { return is_complete(work); });
-    if (pending.result != CUDA_SUCCESS) return false;
-    if (gone)
-        raise_to(context->synced, position);
-    else
-        note_synced(stream, *context, position);
-    return true;
+    auto& asked = *work.asked;
+    auto known = [&] { return asked.answered && (!asked.captured || is_complete(work)); };
+    ProfiledWait profiled(asked.pending.op);
+    stats().count_waited(asked.pending.op);
+    if (session.wait_until(known, timeout)) return asked.failed ? Waited::failed : Waited::complete;
+    return session.lost() ? Waited::failed : Waited::going_on;
 }
 
 void watch_before_capture(const StreamRef& stream) {

@@ -2,6 +2,8 @@
 // the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -16,12 +18,18 @@ struct Work {
     uint64_t context = 0;
     uint64_t stream = 0;  // handle; 0: a default stream
     uint64_t position = 0;
+    std::shared_ptr<struct WorkAsked> asked;  // set by wait_for()
 };
 Work work_of(const Context& context, const StreamRef& stream);
 // True if it is known already.
 bool is_complete(const Work& work);
-// False if it cannot be known: the GPU or the connection to it has failed.
-bool wait_for(const Work& work);
+enum class Waited : uint8_t {
+    complete,
+    going_on,  // when the time was over
+    failed,    // it cannot be known: the GPU or the connection to it has failed
+};
+// Asks once for each piece of work; is_complete() knows when the answer is there.
+Waited wait_for(Work& work, std::chrono::milliseconds timeout);
 // The stream is about to be captured, and cannot be waited for then: from here on it is told when what it has been given is
 // complete. Nothing to do while the program shares no memory: nobody waits for it by himself then.
 void watch_before_capture(const StreamRef& stream);

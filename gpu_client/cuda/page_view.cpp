@@ -68,6 +68,7 @@ public:
             watch_.take(place(run), bytes(run));
         else if (!let(run, access == PageAccess::write))
             return std::nullopt;
+        if (access == PageAccess::read) watch_.forbid_writing(place(run), bytes(run));  // of what it could write before
         return access;
     }
 

@@ -21,6 +21,7 @@ namespace {
 // Of Linux 6.1 and 6.4: headers may be older.
 constexpr unsigned long new_from_device = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NEW
 constexpr uint64_t continue_mode_wp = 2;                    // UFFDIO_CONTINUE_MODE_WP
+constexpr uint64_t feature_exact_address = 1 << 11;         // UFFD_FEATURE_EXACT_ADDRESS, of 5.18
 
 int open_watch() {
     int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
@@ -36,7 +37,7 @@ bool has_what_we_need(int file) {
     uffdio_api api{};
     api.api = UFFD_API;
     api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM |
-                   UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_THREAD_ID;
+                   UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_THREAD_ID | feature_exact_address;
     return ::ioctl(file, UFFDIO_API, &api) == 0;
 }
 

@@ -7,8 +7,8 @@
 // still change it is waited for, and the page is fetched. So nothing moves that nobody touches, waits need not know of
 // it, and programs that have no such memory pay for one load a launch.
 //
-// A page that is touched while a kernel runs makes the thread wait for the kernel, even for one that waits for the
-// program: kernels and the program cannot talk through such memory while kernels run (CONCURRENT_MANAGED_ACCESS is 0).
+// A page of managed memory that is touched while a kernel runs makes the thread wait for the kernel, even for one that waits
+// for the program (CONCURRENT_MANAGED_ACCESS is 0). Pages of mapped memory are both sides' then: live_pages.hpp.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 #include "gpu_client/cuda/shared_range.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 namespace tnr::cuda {
 
@@ -52,6 +54,7 @@ SharedRange::Taken SharedRange::take() {
     }
     if (fresh) taken.changed = view->touched();  // only now: until here the program could touch more
     std::fill(states.begin(), states.end(), PageState::stale);
+    live.clear();
     held = false;
     return taken;
 }
@@ -60,8 +63,8 @@ void SharedRange::hide(const Taken& taken) {
     for (auto run : taken.readable) (void)view->protect(run, PageAccess::none);
 }
 
-PageRun SharedRange::to_bring(size_t page) {
-    const size_t least = std::max<uint64_t>(brought_bytes_min / page_bytes(), 1);
+PageRun SharedRange::to_bring(size_t page, uint64_t bytes_min) {
+    const size_t least = std::max<uint64_t>(bytes_min / page_bytes(), 1);
     bool is_expected = page >= expected.first && page < expected.end();
     size_t most = brought_bytes_max / page_bytes();
     size_t wanted = is_expected ? most : reads.next(page, least, most);
@@ -100,7 +103,42 @@ bool SharedRange::let_write(PageRun run) {
     return set(run, PageAccess::write, PageState::dirty);
 }
 
+bool SharedRange::let_live(size_t page, const PageBytes& content) {
+    const PageRun run{page, 1};
+    std::vector<std::byte> room;
+    std::memcpy(view->hidden(run, room), content.data(), content.size());
+    if (!view->show(run, room)) return false;
+    const auto granted = view->protect(run, PageAccess::read);
+    if (!granted) return false;
+    live[page].open = *granted == PageAccess::write;
+    live[page].first_write = 0;
+    states[page] = PageState::live;
+    held = true;
+    return true;
+}
+
+bool SharedRange::open_live(size_t page, size_t at) {
+    auto& opened = live[page];
+    if (!opened.open) opened.first_write = at;
+    opened.open = view->protect({page, 1}, PageAccess::write).has_value();
+    return opened.open;
+}
+
+std::vector<ByteRun> SharedRange::close_live(size_t page) {
+    auto& closed = live[page];
+    if (!closed.open) return {};
+    const auto granted = view->protect({page, 1}, PageAccess::read);
+    closed.open = granted != PageAccess::read;
+    const auto* content = view->content(page);
+    PageBytes now(content, content + closed.known.size());
+    auto changes = changed_words(closed.known, now, std::exchange(closed.first_write, 0));
+    closed.known = std::move(now);
+    return changes;
+}
+
 void SharedRange::let_again(size_t page) {
+    if (states[page] == PageState::live)
+        (void)view->protect({page, 1}, live[page].open ? PageAccess::write : PageAccess::read);
     if (states[page] == PageState::clean) (void)let_read({page, 1});
     if (states[page] == PageState::dirty) (void)let_write({page, 1});
 }

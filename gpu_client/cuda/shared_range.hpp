@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gpu_client/cuda/live_pages.hpp"
 #include "gpu_client/cuda/page_view.hpp"
 
 namespace tnr::cuda {
@@ -20,6 +21,7 @@ enum class PageState : uint8_t {
     stale,  // the GPU may have something newer; the program cannot touch it
     clean,  // both have the same; the program can read it
     dirty,  // the program may have something newer; it can read and write it
+    live,   // both use it while a kernel runs; the program can read it, and write it where `live` says that it is open
 };
 
 // Guesses how far a thread will go on from where it is: further each time that it goes on where it stopped. Several
@@ -49,12 +51,14 @@ struct SharedRange {
     uint64_t transfers = 0;       // handle of the stream that does
     uint64_t stream = 0;          // handle: only work of this stream uses it; 0: all work does
     bool from_host_only = false;  // no work uses it
+    bool used_by_both = false;    // the program and running kernels at once (live_pages.hpp)
     std::unique_ptr<PageView> view;
     std::vector<PageState> states;
     std::vector<bool> arriving;  // a fetch is under way
     Strides reads, writes;
     PageRun expected;   // the program says that it will touch these
     bool held = false;  // some page is not stale
+    LivePages live;
 
     size_t page_of(uint64_t at) const { return (at - address) / page_bytes(); }
     bool contains(uint64_t at) const { return at - address < states.size() * page_bytes(); }
@@ -70,10 +74,18 @@ struct SharedRange {
     // What take() has left readable is taken as well.
     void hide(const Taken& taken);
     // Which stale pages around this one to bring over in one go.
-    PageRun to_bring(size_t page);
+    PageRun to_bring(size_t page, uint64_t bytes_min = brought_bytes_min);
     // The program may read the pages, or write them as well. False: too many mappings; nothing has changed.
     bool let_read(PageRun run);
     bool let_write(PageRun run);
+    // The page, which the program cannot touch just now, is both sides' from now on, with this content here.
+    bool let_live(size_t page, const PageBytes& content);
+    // The program may write to a live page; `at`: where it is about to, in bytes of the page.
+    bool open_live(size_t page, size_t at);
+    // It may no longer, and what it has changed is noted. Returns the changes in their order; adds nothing to `theirs`.
+    std::vector<ByteRun> close_live(size_t page);
+    // How many bytes of the page belong to the memory.
+    size_t live_bytes(size_t page) const { return part({page, 1}).second; }
     // The page is the program's as far as its state says, whatever the kernel has done with it meanwhile.
     void let_again(size_t page);
     // Which clean pages from this one on it probably writes next.

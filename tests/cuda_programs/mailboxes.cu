@@ -1,0 +1,149 @@
+// Kernels and the program talk through mapped memory while a kernel runs: flags, answers, data before flags in both
+// directions, counters, and memory that one side fills while the other polls.
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "check.hpp"
+
+constexpr int words = 16'384;  // 16 pages
+constexpr int page_words = 1024;
+
+// Answers a request with the sum of three words that were written before it; ends at a negative one.
+__global__ void answer(volatile int* request, const volatile int* words_of_it, volatile int* sum, volatile int* done) {
+    for (int last = 0;;) {
+        int now = last;
+        while (now == last) now = *request;
+        if (now < 0) return;
+        __threadfence_system();
+        *sum = words_of_it[0] + words_of_it[1] + words_of_it[2];
+        __threadfence_system();
+        *done = last = now;
+    }
+}
+
+// Fills a page for each ticket, says so in another one, and goes on when it is told that the page was read.
+__global__ void produce(volatile int* pages, volatile int* filled, const volatile int* read, int count) {
+    for (int ticket = 1; ticket <= count; ++ticket) {
+        for (int i = threadIdx.x; i < page_words; i += blockDim.x) pages[i] = ticket * 10'000 + i;
+        __threadfence_system();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            *filled = ticket;
+            while (*read != ticket) {
+            }
+        }
+        __syncthreads();
+    }
+}
+
+__global__ void count_up(volatile int* counter, const volatile int* stop) {
+    for (int i = 1; *stop == 0; ++i) *counter = i;
+}
+
+void take_a_nap() {
+    const timespec nap{0, 100'000};
+    nanosleep(&nap, nullptr);
+}
+
+// Where `request`, its words, `sum` and `done` are decides which pages they are in, and in which order of addresses.
+void talk(int* here, int* there, int request, int data, int sum, int done, int rounds) {
+    volatile int* memory = here;
+    memory[request] = 0;
+    memory[done] = 0;
+    answer<<<1, 1>>>(there + request, there + data, there + sum, there + done);
+    CUDA_OK(cudaGetLastError());
+    int wrong = 0;
+    for (int round = 1; round <= rounds; ++round) {
+        for (int i = 0; i < 3; ++i) memory[data + i] = round * (i + 1);
+        memory[request] = round;
+        while (memory[done] != round) {
+        }
+        wrong += memory[sum] != round * 6;
+    }
+    memory[request] = -1;
+    CUDA_OK(cudaDeviceSynchronize());
+    EXPECT(wrong == 0);
+    EXPECT(memory[sum] == rounds * 6);
+}
+
+void exchange_pages(int* here, int* there, int rounds) {
+    volatile int* memory = here;
+    const int filled = 5 * page_words, read = 7 * page_words + 3;
+    memory[filled] = memory[read] = 0;
+    produce<<<1, 64>>>(there, there + filled, there + read, rounds);
+    CUDA_OK(cudaGetLastError());
+    long wrong = 0;
+    for (int ticket = 1; ticket <= rounds; ++ticket) {
+        while (memory[filled] != ticket) {
+        }
+        for (int i = 0; i < page_words; ++i) wrong += memory[i] != ticket * 10'000 + i;
+        memory[read] = ticket;
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+    EXPECT(wrong == 0);
+}
+
+// The counter never goes backwards, and memory beside it that the program fills meanwhile arrives whole.
+void watch_a_counter(int* here, int* there) {
+    volatile int* memory = here;
+    const int counter = 0, stop = 1;
+    memory[counter] = memory[stop] = 0;
+    count_up<<<1, 1>>>(there + counter, there + stop);
+    CUDA_OK(cudaGetLastError());
+    std::thread filler([&] {
+        for (int i = page_words; i < words; ++i) memory[i] = i * 3;
+    });
+    int last = 0, steps = 0, backwards = 0;
+    while (steps < 20) {
+        const int now = memory[counter];
+        backwards += now < last;
+        steps += now > last;
+        last = now;
+        take_a_nap();
+    }
+    filler.join();
+    memory[stop] = 1;
+    CUDA_OK(cudaDeviceSynchronize());
+    EXPECT(backwards == 0);
+    EXPECT(memory[counter] >= last);
+    std::vector<int> seen(words);
+    int* copy = nullptr;
+    CUDA_OK(cudaMalloc(&copy, words * sizeof(int)));
+    CUDA_OK(cudaMemcpy(copy, there, words * sizeof(int), cudaMemcpyDeviceToDevice));
+    CUDA_OK(cudaMemcpy(seen.data(), copy, words * sizeof(int), cudaMemcpyDeviceToHost));
+    CUDA_OK(cudaFree(copy));
+    long wrong = 0;
+    for (int i = page_words; i < words; ++i) wrong += seen[i] != i * 3;
+    EXPECT(wrong == 0);
+}
+
+void use(int* here, int* there) {
+    talk(here, there, 0, 1, 16, 17, 30);                                       // a page: the flag before its data
+    talk(here, there, 9, 2, 5, 0, 30);                                         // behind it
+    talk(here, there, 3 * page_words, 7, 2 * page_words, 9 * page_words, 30);  // each in a page of its own
+    exchange_pages(here, there, 20);
+    watch_a_counter(here, there);
+}
+
+int main() {
+    int *here = nullptr, *there = nullptr;
+    CUDA_OK(cudaHostAlloc(&here, words * sizeof(int), cudaHostAllocMapped));
+    CUDA_OK(cudaHostGetDevicePointer(&there, here, 0));
+    use(here, there);
+    CUDA_OK(cudaFreeHost(here));
+
+    CUDA_OK(cudaMallocHost(&here, words * sizeof(int)));  // kernels may have its address as it is
+    use(here, here);
+    CUDA_OK(cudaFreeHost(here));
+
+    void* own = nullptr;
+    EXPECT(posix_memalign(&own, 4096, words * sizeof(int)) == 0);
+    here = static_cast<int*>(own);
+    CUDA_OK(cudaHostRegister(here, words * sizeof(int), cudaHostRegisterMapped));
+    CUDA_OK(cudaHostGetDevicePointer(&there, here, 0));
+    use(here, there);
+    CUDA_OK(cudaHostUnregister(here));
+    free(own);
+    return check::finish();
+}
