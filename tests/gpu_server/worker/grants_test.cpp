@@ -155,6 +155,8 @@ TEST_CASE("parts of arrays cannot be destroyed by themselves", "[arrays]") {
     CHECK(get(wire::op_cuMipmappedArrayGetLevel, 5004, 5001, 1) == CUDA_SUCCESS);
     for (uint64_t part : {5002, 5004})
         CHECK(ask_in(held.context, wire::op_cuArrayDestroy, part) == CUDA_ERROR_INVALID_HANDLE);
+    for (uint64_t part : {5002, 5004})  // still there
+        CHECK(ask_in(held.context, wire::op_cuSurfObjectCreate, part) == CUDA_SUCCESS);
     CHECK(ask_in(held.context, wire::op_cuArrayDestroy, uint64_t{5000}) == CUDA_SUCCESS);
     CHECK(ask_in(held.context, wire::op_cuSurfObjectCreate, uint64_t{5002}) == CUDA_ERROR_INVALID_HANDLE);
     CHECK(ask_in(held.context, wire::op_cuMipmappedArrayDestroy, uint64_t{5001}) == CUDA_SUCCESS);
