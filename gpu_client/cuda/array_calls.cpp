@@ -72,7 +72,6 @@ CUresult enter_planes(std::vector<uint64_t>& planes, const Context& context, uin
     return CUDA_SUCCESS;
 }
 
-
 CUresult ask_tiles(wire::TiledShape& shape, const wire::HasFields auto& record) {
     RemoteCall call(record);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
@@ -146,8 +145,7 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
 CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
     if (!out || levels == 0) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
-    if (wire::planes_of(described.Format) != 0)
-        return static_cast<CUresult>(unsupported("levels of arrays in planes"));
+    if (wire::planes_of(described.Format) != 0) return static_cast<CUresult>(unsupported("levels of arrays in planes"));
     auto longest = std::max({described.Width, described.Height, wire::is_stacked(described) ? 1 : described.Depth});
     levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
     uint64_t bytes = wire::array_charge(described, levels);

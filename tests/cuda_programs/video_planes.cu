@@ -26,8 +26,7 @@ __global__ void to_rgb(cudaTextureObject_t brightness, cudaTextureObject_t color
 
 __global__ void turn(cudaSurfaceObject_t from, cudaSurfaceObject_t to, int columns, int rows) {
     int x = threadIdx.x, y = blockIdx.x;
-    if (x < columns)
-        surf2Dwrite(surf2Dread<unsigned short>(from, x * 2, y), to, (columns - 1 - x) * 2, rows - 1 - y);
+    if (x < columns) surf2Dwrite(surf2Dread<unsigned short>(from, x * 2, y), to, (columns - 1 - x) * 2, rows - 1 - y);
 }
 
 CUarray make(CUarray_format format) {

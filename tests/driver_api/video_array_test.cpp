@@ -162,7 +162,8 @@ TEST_CASE("kernels read and write planes", "[array][video][texture]") {
         int unused;
         CUsurfObject surface;
     } hidden{0, surface};
-    CU_OK(launch_shaped(module.function("write_surface"), 4, 4, 0, nullptr, hidden, 100));  // four floats of a row's 16 bytes
+    CU_OK(launch_shaped(module.function("write_surface"), 4, 4, 0, nullptr, hidden,
+                        100));  // four floats of a row's 16 bytes
     std::vector<unsigned char> out(colors.size());
     CU_OK(get(plane_of(array, 1), 16, 4, out));
     const auto* floats = reinterpret_cast<const float*>(out.data());
@@ -190,7 +191,8 @@ TEST_CASE("packed video formats are copied texel by texel", "[array][video][copy
     Gpu gpu;
     for (auto& format : packed) {
         INFO("format " << format.format);
-        Array array(CUDA_ARRAY3D_DESCRIPTOR{10, 6, 0, format.format, format.channels, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE});
+        Array array(
+            CUDA_ARRAY3D_DESCRIPTOR{10, 6, 0, format.format, format.channels, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE});
         const size_t row = 10 * format.texel;
         const auto in = bytes_from(format.format, 6 * row);
         std::vector<unsigned char> out(in.size());
@@ -215,8 +217,9 @@ TEST_CASE("an array of a video format that cannot be is refused", "[array][video
     CU_CHECK(refused({32, 12, 0, CU_AD_FORMAT_NV12, 5, for_video}), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(refused({32, 12, 2, CU_AD_FORMAT_NV12, 3, for_video}), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(refused({32, 12, 2, CU_AD_FORMAT_UNSIGNED_INT8, 1, for_video}), CUDA_ERROR_INVALID_VALUE);
-    Array colors(CUDA_ARRAY3D_DESCRIPTOR{32, 11, 0, CU_AD_FORMAT_UNSIGNED_INT8, 4, for_video});  // as encoders take them
-    Array odd(in_planes[6].of(31, 11));                                                          // all planes alike
+    Array colors(
+        CUDA_ARRAY3D_DESCRIPTOR{32, 11, 0, CU_AD_FORMAT_UNSIGNED_INT8, 4, for_video});  // as encoders take them
+    Array odd(in_planes[6].of(31, 11));                                                 // all planes alike
     CUDA_ARRAY_DESCRIPTOR flat{32, 12, CU_AD_FORMAT_NV12, 3};
     CU_OK(cu.cuArrayCreate(&array, &flat));
     CU_OK(cu.cuArrayDestroy(array));
