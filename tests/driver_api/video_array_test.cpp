@@ -167,7 +167,10 @@ TEST_CASE("kernels read and write planes", "[array][video][texture]") {
     std::vector<unsigned char> out(colors.size());
     CU_OK(get(plane_of(array, 1), 16, 4, out));
     const auto* floats = reinterpret_cast<const float*>(out.data());
-    for (size_t i = 0; i < 16; ++i) CHECK(floats[i] == float(100 + 10 * (i / 4) + i % 4));
+    for (size_t i = 0; i < 16; ++i) {
+        const size_t row = i / 4, column = i % 4;
+        CHECK(floats[i] == float(100 + 10 * row + column));
+    }
     CU_OK(cu.cuSurfObjectDestroy(surface));
     CU_OK(cu.cuTexObjectDestroy(of_colors));
     CU_OK(cu.cuTexObjectDestroy(of_luma));

@@ -2,7 +2,7 @@
 // grants_test.cpp does.
 #include "tests/support/catch.hpp"
 
-#include "cuda_calls.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/protocol/array_records.hpp"
 #include "raw_records.hpp"
 
