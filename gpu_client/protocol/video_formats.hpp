@@ -8,8 +8,6 @@
 
 namespace tnr::wire {
 
-inline constexpr unsigned array_planes_max = 3;
-
 struct VideoFormat {
     CUarray_format format;
     unsigned channels;      // cuda.h names some; with 3, programs make all that have planes
