@@ -26,15 +26,8 @@ uint64_t next_array_number() {
 // What the rules of the shape are, the driver knows; here is only what must not go wrong before it is asked.
 CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (!wire::is_array_shape(described)) return CUDA_ERROR_INVALID_VALUE;
-    if (described.Flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) return static_cast<CUresult>(unsupported("video arrays"));
-    if (wire::unit_of(described.Format, described.NumChannels).bytes == 0)
-        return static_cast<CUresult>(unsupported("video formats of arrays"));
-    return CUDA_SUCCESS;
-}
-
-wire::ArrayShape shape_of(const CUDA_ARRAY3D_DESCRIPTOR& described, uint64_t charged_bytes) {
-    return {described.Width,       described.Height, described.Depth, static_cast<uint32_t>(described.Format),
-            described.NumChannels, described.Flags,  charged_bytes};
+    if (wire::is_known_array(described)) return CUDA_SUCCESS;
+    return static_cast<CUresult>(unsupported("such a format of arrays"));
 }
 
 // Takes memory of the grant, sends the record that `ask` makes, and gives it back if that fails.
@@ -52,12 +45,31 @@ CUresult create_charged(uint64_t bytes, Ask&& ask) {
     return result;
 }
 
-uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped, uint64_t bytes,
-                     const CUDA_ARRAY3D_DESCRIPTOR& described, const std::shared_ptr<Tiled>& tiled = {}) {
+uint64_t enter_array(const Context& context, uint64_t number, bool part, uint64_t bytes,
+                     const CUDA_ARRAY3D_DESCRIPTOR& described, const std::shared_ptr<Tiled>& tiled = {},
+                     const std::vector<uint64_t>& planes = {}) {
     return arrays().create([&](Array& array, uint64_t, uint64_t handle) {
         auto unit = wire::unit_of(described.Format, described.NumChannels);
-        array = {number, handle, context.handle, mipmapped, bytes, described, unit, tiled};
+        array = {number, handle, context.handle, part, bytes, described, unit, tiled, planes};
     });
+}
+
+// What planes a new array has, so that each is the same one whenever the program asks. The driver may know of fewer.
+CUresult enter_planes(std::vector<uint64_t>& planes, const Context& context, uint64_t of,
+                      const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    for (unsigned index = 0; index < wire::planes_of(described.Format); ++index) {
+        const uint64_t number = next_array_number();
+        RemoteCall call(wire::GetArrayPlane<>{number, of, index});
+        auto result = call.send();
+        if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED) return CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS) return result;
+        wire::ArrayShape shape;
+        if (result = call.take(shape); result != CUDA_SUCCESS) return result;
+        const auto plane = shape.described();
+        if (!wire::is_array_shape(plane) || !wire::is_known_array(plane)) return CUDA_ERROR_NOT_SUPPORTED;
+        planes.push_back(enter_array(context, number, true, 0, plane));
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult ask_tiles(wire::TiledShape& shape, const wire::HasFields auto& record) {
@@ -99,15 +111,19 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
     uint64_t bytes = wire::array_charge(described, 1);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
-        RemoteCall call(wire::CreateArray<>{number, device.number, shape_of(described, bytes)});
+        RemoteCall call(wire::CreateArray<>{number, device.number, wire::shape_of(described, bytes)});
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
         std::shared_ptr<Tiled> tiled;
         auto result = learn_tiles(tiled, described, 1, wire::GetSparseArray<>{number},
                                   wire::GetArrayRequirements<>{number, device.number});
-        if (result == CUDA_SUCCESS)
-            *out = handle_of<CUarray>(enter_array(context, number, 0, bytes, described, tiled));
-        else
-            (void)RemoteCall(wire::DestroyArray<>{number}).send();
+        std::vector<uint64_t> planes;
+        if (result == CUDA_SUCCESS) result = enter_planes(planes, context, number, described);
+        if (result == CUDA_SUCCESS) {
+            *out = handle_of<CUarray>(enter_array(context, number, false, bytes, described, tiled, planes));
+            return result;
+        }
+        (void)RemoteCall(wire::DestroyArray<>{number}).send();
+        forget_parts(planes);
         return result;
     });
 }
@@ -121,7 +137,7 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
         for (unsigned index = 0; index < levels; ++index) {
             uint64_t level_number = next_array_number();
             context.session.load()->append(context.number, wire::GetArrayLevel<>{level_number, number, index});
-            array.levels.push_back(enter_array(context, level_number, handle, 0, wire::level_of(described, index)));
+            array.levels.push_back(enter_array(context, level_number, true, 0, wire::level_of(described, index)));
         }
     });
 }
@@ -129,12 +145,13 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
 CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
     if (!out || levels == 0) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
+    if (wire::planes_of(described.Format) != 0) return static_cast<CUresult>(unsupported("levels of arrays in planes"));
     auto longest = std::max({described.Width, described.Height, wire::is_stacked(described) ? 1 : described.Depth});
     levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
     uint64_t bytes = wire::array_charge(described, levels);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
-        RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, shape_of(described, bytes), levels});
+        RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, wire::shape_of(described, bytes), levels});
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
         std::shared_ptr<Tiled> tiled;
         auto result = learn_tiles(tiled, described, levels, wire::GetSparseMipmap<>{number},
@@ -173,9 +190,11 @@ CUresult destroy(const Object& object, const Record& record) {
 
 CUresult destroy(CUarray handle) {
     auto* array = find_array(handle);
-    if (!array || array->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
+    if (!array || array->part) return CUDA_ERROR_INVALID_HANDLE;
     auto result = destroy(*array, wire::DestroyArray<>{array->number});
-    if (result == CUDA_SUCCESS) arrays().destroy(value_of(handle));
+    if (result != CUDA_SUCCESS) return result;
+    forget_parts(array->planes);
+    arrays().destroy(value_of(handle));
     return result;
 }
 
@@ -184,7 +203,7 @@ CUresult destroy(CUmipmappedArray handle) {
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     auto result = destroy(*array, wire::DestroyMipmappedArray<>{array->number});
     if (result != CUDA_SUCCESS) return result;
-    forget_levels(*array);
+    forget_parts(array->levels);
     mipmapped_arrays().destroy(value_of(handle));
     return result;
 }
@@ -270,10 +289,14 @@ CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIE
     return guarded("cuMipmappedArrayGetSparseProperties",
                    [&] { return show_sparse(out, find_mipmapped_array(handle)); });
 }
-// None of ours has planes.
-CUresult CUDAAPI cuArrayGetPlane(CUarray*, CUarray handle, unsigned) {
-    return guarded("cuArrayGetPlane",
-                   [&] { return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+CUresult CUDAAPI cuArrayGetPlane(CUarray* out, CUarray handle, unsigned plane) {
+    return guarded("cuArrayGetPlane", [&] {
+        auto* array = find_array(handle);
+        if (!array) return CUDA_ERROR_INVALID_HANDLE;
+        if (!out || plane >= array->planes.size()) return CUDA_ERROR_INVALID_VALUE;
+        *out = handle_of<CUarray>(array->planes[plane]);
+        return CUDA_SUCCESS;
+    });
 }
 
 CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray handle, CUdevice device) {

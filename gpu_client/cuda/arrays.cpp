@@ -20,8 +20,8 @@ void return_array_grant(const Context& context, uint64_t bytes) {
     if (auto* device = find_device(context.device); device && bytes != 0) device->memory->return_grant(bytes);
 }
 
-void forget_levels(const MipmappedArray& mipmapped) {
-    for (auto level : mipmapped.levels) arrays().destroy(level);
+void forget_parts(const std::vector<uint64_t>& handles) {
+    for (auto handle : handles) arrays().destroy(handle);
 }
 
 void forget_tiles(const std::shared_ptr<Tiled>& tiled) {
@@ -47,7 +47,7 @@ void forget_arrays_of(const Context& context) {
         if (array.context != context.handle) return;
         return_array_grant(context, array.charged_bytes);
         forget_tiles(array.tiled);
-        forget_levels(array);
+        forget_parts(array.levels);
         mipmapped_arrays().destroy(handle);
     });
 }

@@ -18,12 +18,13 @@ struct Tiled {
 struct Array {
     uint64_t number = 0;
     uint64_t handle = 0;
-    uint64_t context = 0;    // handle
-    uint64_t mipmapped = 0;  // handle of what it is a level of
+    uint64_t context = 0;  // handle
+    bool part = false;     // a level or a plane of another, with which it goes
     uint64_t charged_bytes = 0;
     CUDA_ARRAY3D_DESCRIPTOR described{};
     wire::ArrayUnit unit{};
-    std::shared_ptr<Tiled> tiled = {};  // null: an ordinary array, or a level of a mipmapped one
+    std::shared_ptr<Tiled> tiled = {};  // null: an ordinary array, or a part of another
+    std::vector<uint64_t> planes = {};  // handles
 };
 
 struct MipmappedArray {
@@ -56,8 +57,8 @@ inline CUresult number_of(CUmipmappedArray handle, uint64_t& number) {
 
 // What the session was charged for an array of the context.
 void return_array_grant(const Context& context, uint64_t bytes);
-// A mipmap's levels go with it.
-void forget_levels(const MipmappedArray& mipmapped);
+// A mipmap's levels go with it, and an array's planes.
+void forget_parts(const std::vector<uint64_t>& handles);
 // The memory of its tiles is not its any more: the array has been destroyed. Null does nothing.
 void forget_tiles(const std::shared_ptr<Tiled>& tiled);
 // The context is gone, and they with it.

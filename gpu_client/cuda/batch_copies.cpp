@@ -94,7 +94,7 @@ bool find_unit(const CUmemcpy3DOperand& operand, wire::ArrayUnit& unit) {
     if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return operand.op.ptr.ptr != 0;
     auto* array = operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? find_array(operand.op.array.array) : nullptr;
     if (array) unit = array->unit;
-    return array != nullptr;
+    return array && unit.bytes != 0;
 }
 
 // A copy begins where a block does.

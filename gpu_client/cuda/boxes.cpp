@@ -35,7 +35,7 @@ CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
     auto& described = array->described;
     auto within = [](uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; };
     auto& unit = array->unit;
-    bool sound = within(given.x, box.row_bytes, unit.across(described.Width) * unit.bytes) &&
+    bool sound = unit.bytes != 0 && within(given.x, box.row_bytes, unit.across(described.Width) * unit.bytes) &&
                  within(given.y, box.rows, unit.across(std::max<size_t>(described.Height, 1))) &&
                  within(given.z, box.slices, std::max<size_t>(described.Depth, 1));
     if (!sound) return CUDA_ERROR_INVALID_VALUE;

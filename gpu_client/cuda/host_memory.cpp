@@ -171,7 +171,8 @@ CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
         await_copies(range);
         // What is not registered has its pages for itself (take_pages).
         const uint64_t pages = (range.bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-        auto result = share_program_memory(context, range.address, range.registered ? range.bytes : pages, shared.device);
+        auto result =
+            share_program_memory(context, range.address, range.registered ? range.bytes : pages, shared.device);
         if (result != CUDA_SUCCESS) return result;
     }
     device = shared.device + (address - range.address);

@@ -105,9 +105,10 @@ std::vector<PageTurns::Looked> PageTurns::live_and_wanted(std::vector<LiveWish> 
     std::vector<Looked> pages;
     for (auto& range : live_)
         for (auto& [page, known] : range->live) pages.push_back({range, page, false, Looks(known.theirs)});
-    for (auto& [range, run] : wishes) {
+    for (auto& wish : wishes) {
+        const auto& range = wish.range;
         if (range_at(range->address) != range || !range->view) continue;
-        for (size_t page = run.first; page < run.end() && pages.size() < live_pages_max; ++page) {
+        for (size_t page = wish.run.first; page < wish.run.end() && pages.size() < live_pages_max; ++page) {
             auto same = [&](const Looked& other) { return other.range == range && other.page == page; };
             if (range->states[page] == PageState::stale && !range->arriving[page] &&
                 std::none_of(pages.begin(), pages.end(), same))
@@ -187,7 +188,8 @@ void PageTurns::forget_untouched() {
 bool PageTurns::anything_at_work() {
     auto has_work = [&](const Range& range) TNR_REQUIRES(mutex_) { return work_on(*range) != nullptr; };
     return submitting_ > 0 || std::any_of(live_.begin(), live_.end(), has_work) ||
-           std::any_of(wishes_.begin(), wishes_.end(), [&](auto& wish) TNR_REQUIRES(mutex_) { return has_work(wish.range); });
+           std::any_of(wishes_.begin(), wishes_.end(),
+                       [&](auto& wish) TNR_REQUIRES(mutex_) { return has_work(wish.range); });
 }
 
 // Returns how many bytes of the GPU's were looked at.

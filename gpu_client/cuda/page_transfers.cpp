@@ -50,6 +50,7 @@ struct WorkAsked {
     std::atomic<bool> answered{false}, failed{false}, captured{false};
     Pending pending;
     wire::Bytes question;
+    std::shared_ptr<WorkAsked> itself;  // until it is answered, whoever has stopped waiting for it by then
 };
 
 // Is told on whichever thread receives. The answer says that everything up to the question is complete, so the work is.
@@ -74,13 +75,11 @@ static void ask(Work& work, Context& context, const StreamRef& stream) {
     auto asked = std::make_shared<WorkAsked>();
     asked->question = gone ? wire::question_of(wire::SynchronizeContext{})
                            : wire::question_of(wire::SynchronizeStream<>{stream.number});
-    // Lives until it is answered, whoever has stopped waiting for it by then.
-    asked->pending.when_done = [work, gone, asked](Pending& pending) {
-        auto kept = asked;
+    asked->pending.when_done = [work, gone, asked = asked.get()](Pending& pending) {
+        const auto kept = std::move(asked->itself);
         answered(work, gone, *kept, pending.result);
-        pending.when_done = nullptr;
     };
-    work.asked = asked;
+    work.asked = asked->itself = asked;
     context.session.load()->request(context.number, gone ? wire::SynchronizeContext::op : wire::SynchronizeStream<>::op,
                                     asked->question, asked->pending);
 }

@@ -130,7 +130,7 @@ bool PageTurns::used_by(const SharedRange& range, uint64_t stream) {
 std::vector<PageTurns::Change> PageTurns::take_from_program(uint64_t stream) {
     std::vector<Change> changes;
     if (!held_.empty()) keep_serving();  // before another thread can fault
-    std::erase_if(held_, [&](const Range& range) {
+    std::erase_if(held_, [&](const Range& range) TNR_REQUIRES(mutex_) {
         if (!used_by(*range, stream)) return false;
         end_live(range);
         auto taken = range->take();
@@ -245,9 +245,10 @@ bool PageTurns::settle_for_touch(const Range& range, size_t page) {
     if (!work) return true;
     if (!range->used_by_both) {
         if (finish(*work, remarkable_wait) == Waited::going_on)
-            log_once(LogLevel::warning,
-                     "the program touches managed memory that a running kernel may use, and waits for the kernel: while "
-                     "it runs, it can be reached through mapped memory (cudaHostAlloc) only");
+            log_once(
+                LogLevel::warning,
+                "the program touches managed memory that a running kernel may use, and waits for the kernel: while "
+                "it runs, it can be reached through mapped memory (cudaHostAlloc) only");
         return false;
     }
     const auto patience = work->asked ? std::chrono::milliseconds{0} : live_patience;

@@ -13,8 +13,8 @@ using namespace tnr::cuda;
 
 namespace {
 
-// Memory of the host has a granularity, but cuMemCreate makes none: it would have to be in two places at once. NCCL
-// asks for the one and takes the other's refusal as a hint to do without.
+// Memory of the host has a granularity, but cuMemCreate makes none (README.md says why). NCCL asks for the one and takes
+// the other's refusal as a hint to do without.
 bool on_host(CUmemLocationType type) {
     return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
            type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gpu_client/protocol/video_formats.hpp"
+
 namespace tnr::wire {
 
 // What a driver hands out memory for arrays in.
@@ -14,7 +16,7 @@ inline constexpr uint64_t array_granularity = 64 << 10;
 inline constexpr size_t array_side_max = size_t{1} << 18;
 inline constexpr unsigned array_levels_max = 19;
 
-// 0: a format without texels of its own, or one that is not remoted.
+// 0: a format without texels of its own (block-compressed, or in planes), or one that is not remoted.
 inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
     switch (format) {
         case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -45,13 +47,15 @@ inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
         case CU_AD_FORMAT_SNORM_INT16X4:
             return 8;
         default:
-            return 0;
+            break;
     }
+    auto* video = find_video_format(format);
+    return video && !video->planar() ? video->packed_bytes(channels) : 0;
 }
 
 // What copies count of an array: texels, or where they are block-compressed, blocks of 4 by 4 of them.
 struct ArrayUnit {
-    uint64_t bytes = 0;  // 0: a format that is not remoted
+    uint64_t bytes = 0;  // 0: a format that is not remoted, or one whose planes are copied
     size_t side = 1;     // texels
 
     size_t across(size_t texels) const { return texels / side + (texels % side != 0); }
@@ -74,7 +78,7 @@ inline bool is_array_shape(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     const auto longest = std::max({described.Width, described.Height, described.Depth});
     const auto channels = described.NumChannels;
     const bool counts = channels == 1 || channels == 2 || channels == 4 ||
-                        (channels == 3 && block_bytes_of(described.Format) != 0);  // BC6H
+                        (channels == 3 && (block_bytes_of(described.Format) != 0 || planes_of(described.Format) != 0));
     return described.Width != 0 && longest <= array_side_max && counts;
 }
 
@@ -98,15 +102,29 @@ inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsig
     return described;
 }
 
+// Whether such arrays are remoted. Those of video formats have their memory from the beginning.
+inline bool is_known_array(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    if (find_video_format(described.Format)) return !is_tiled(described);
+    return unit_of(described.Format, described.NumChannels).bytes != 0;
+}
+
+// All planes of one level.
+inline uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR& level) {
+    uint64_t bytes = 0;
+    if (auto* video = find_video_format(level.Format); video && video->planar()) {
+        for (unsigned plane = 0; plane < video->planes; ++plane) bytes += level_bytes(plane_of(level, *video, plane));
+        return bytes;
+    }
+    const auto unit = unit_of(level.Format, level.NumChannels);
+    return unit.across(level.Width) * unit.bytes * unit.across(std::max<size_t>(level.Height, 1)) *
+           std::max<size_t>(level.Depth, 1);
+}
+
 inline uint64_t array_charge(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
     if (is_tiled(described)) return 0;
-    const auto unit = unit_of(described.Format, described.NumChannels);
     uint64_t bytes = 0;
-    for (unsigned index = 0; index < std::min(levels, array_levels_max); ++index) {
-        auto level = level_of(described, index);
-        bytes += unit.across(level.Width) * unit.bytes * unit.across(std::max<size_t>(level.Height, 1)) *
-                 std::max<size_t>(level.Depth, 1);
-    }
+    for (unsigned index = 0; index < std::min(levels, array_levels_max); ++index)
+        bytes += level_bytes(level_of(described, index));
     return (bytes + array_granularity - 1) / array_granularity * array_granularity;
 }
 

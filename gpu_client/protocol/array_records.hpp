@@ -14,7 +14,15 @@ struct ArrayShape {
     uint32_t format = 0, channels = 0, flags = 0;
     uint64_t charged_bytes = 0;
     auto fields() { return std::tie(width, height, depth, format, channels, flags, charged_bytes); }
+
+    CUDA_ARRAY3D_DESCRIPTOR described() const {
+        return {width, height, depth, static_cast<CUarray_format>(format), channels, flags};
+    }
 };
+inline ArrayShape shape_of(const CUDA_ARRAY3D_DESCRIPTOR& described, uint64_t charged_bytes) {
+    return {described.Width,       described.Height, described.Depth, static_cast<uint32_t>(described.Format),
+            described.NumChannels, described.Flags,  charged_bytes};
+}
 
 template <class Side = Numbers>
 struct CreateArray {
@@ -44,6 +52,17 @@ struct GetArrayLevel {
     typename Side::MipmappedArray of{};
     uint32_t level = 0;
     auto fields() { return std::tie(array, of, level); }
+};
+// Planes go with what they are planes of. What they look like the driver tells.
+template <class Side = Numbers>
+struct GetArrayPlane {
+    static constexpr uint16_t op = op_cuArrayGetPlane;
+    static constexpr auto way = CallWay::sync;
+    NewNumber array = 0;
+    typename Side::Array of{};
+    uint32_t plane = 0;
+    auto fields() { return std::tie(array, of, plane); }
+    using Reply = ArrayShape;
 };
 template <class Side = Numbers>
 using DestroyArray = Names<op_cuArrayDestroy, CallWay::async_, typename Side::Array>;

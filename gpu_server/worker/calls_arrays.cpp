@@ -6,17 +6,6 @@
 
 namespace tnr::worker {
 
-static CUDA_ARRAY3D_DESCRIPTOR description_of(const wire::ArrayShape& shape) {
-    CUDA_ARRAY3D_DESCRIPTOR described{};
-    described.Width = shape.width;
-    described.Height = shape.height;
-    described.Depth = shape.depth;
-    described.Format = static_cast<CUarray_format>(shape.format);
-    described.NumChannels = shape.channels;
-    described.Flags = shape.flags;
-    return described;
-}
-
 // Number 0 means none.
 static bool is_number(uint64_t number) {
     return number != 0 && number < wire::first_number_of_worker;
@@ -24,9 +13,8 @@ static bool is_number(uint64_t number) {
 
 // False: no shape that a client of ours asks for.
 static bool find_charge(const wire::ArrayShape& shape, unsigned levels, uint64_t& bytes) {
-    const auto described = description_of(shape);
-    if (!wire::is_array_shape(described) || wire::unit_of(described.Format, described.NumChannels).bytes == 0)
-        return false;
+    const auto described = shape.described();
+    if (!wire::is_array_shape(described) || !wire::is_known_array(described)) return false;
     bytes = std::max(shape.charged_bytes, wire::array_charge(described, levels));
     return true;
 }
@@ -35,7 +23,7 @@ static Answer create_array(WorkerSession& session, Call& call, const wire::Creat
     if (!driver().cuArray3DCreate_v2 || !driver().cuArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t bytes = 0;
     if (!is_number(wanted.array) || !find_charge(wanted.shape, 1, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    auto make = [&session, number = wanted.array, described = description_of(wanted.shape),
+    auto make = [&session, number = wanted.array, described = wanted.shape.described(),
                  device = wanted.device.object->handle,
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUarray made = nullptr;
@@ -56,7 +44,7 @@ static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::C
     if (!driver().cuMipmappedArrayCreate || !driver().cuMipmappedArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t bytes = 0;
     if (!is_number(wanted.array) || !find_charge(wanted.shape, wanted.levels, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    auto make = [&session, number = wanted.array, described = description_of(wanted.shape), levels = wanted.levels,
+    auto make = [&session, number = wanted.array, described = wanted.shape.described(), levels = wanted.levels,
                  device = wanted.device.object->handle,
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUmipmappedArray made = nullptr;
@@ -73,6 +61,11 @@ static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::C
     return with_memory(session, call, wanted.device, bytes, make);
 }
 
+// Of another, with which it goes.
+static bool is_part(const Array& array) {
+    return array.mipmapped != 0 || array.is_plane;
+}
+
 static Answer get_level(WorkerSession& session, Call&, const wire::GetArrayLevel<Resolved>& wanted) {
     if (!driver().cuMipmappedArrayGetLevel) return CUDA_ERROR_NOT_SUPPORTED;
     if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
@@ -84,12 +77,29 @@ static Answer get_level(WorkerSession& session, Call&, const wire::GetArrayLevel
     return added ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static Answer get_plane(WorkerSession& session, Call& call, const wire::GetArrayPlane<Resolved>& wanted) {
+    if (!driver().cuArrayGetPlane || !driver().cuArray3DGetDescriptor_v2) return CUDA_ERROR_NOT_SUPPORTED;
+    auto* whole = session.handles.arrays.find(wanted.of.number);
+    if (!is_number(wanted.array) || !whole || is_part(*whole)) return CUDA_ERROR_INVALID_VALUE;
+    CUarray plane = nullptr;
+    CUDA_ARRAY3D_DESCRIPTOR described{};
+    auto result = driver().cuArrayGetPlane(&plane, whole->handle, wanted.plane);
+    if (result == CUDA_SUCCESS) result = driver().cuArray3DGetDescriptor_v2(&described, plane);
+    if (result != CUDA_SUCCESS) return result;
+    whole->planes.push_back(wanted.array);
+    if (!session.handles.arrays.add(wanted.array, {plane, whole->context, 0, nullptr, nullptr, true}))
+        return whole->planes.pop_back(), CUDA_ERROR_INVALID_VALUE;
+    call.reply(wire::shape_of(described, 0));
+    return CUDA_SUCCESS;
+}
+
 // The driver may wait for the GPU's work on it.
 static Answer destroy_array(WorkerSession& session, Call& call, const wire::DestroyArray<Resolved>& wanted) {
-    if (!wanted.named.handle) return CUDA_ERROR_INVALID_HANDLE;
+    auto* found = session.handles.arrays.find(wanted.named.number);
+    if (!found || is_part(*found)) return CUDA_ERROR_INVALID_HANDLE;
     return session.run_aside(call, [&session, array = wanted.named] {
         auto result = driver().cuArrayDestroy(array.handle);
-        session.handles.arrays.remove(array.number);
+        session.handles.forget_array(array.number);
         return result;
     });
 }
@@ -125,6 +135,7 @@ void add_array_calls(HandlerTable& table) {
     table.add<create_array>();
     table.add<create_mipmapped>();
     table.add<get_level>();
+    table.add<get_plane>();
     table.add<destroy_array>();
     table.add<destroy_mipmapped>();
     table.add<array_requirements>();

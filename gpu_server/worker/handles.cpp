@@ -142,6 +142,12 @@ CUresult Handles::resolve(Resolved::SurfaceReference& reference) {
     return resolve_reference(surface_references, libraries, reference);
 }
 
+void Handles::forget_array(uint64_t number) {
+    if (auto* array = arrays.find(number))
+        for (auto plane : std::exchange(array->planes, {})) arrays.remove(plane);
+    arrays.remove(number);
+}
+
 void Handles::forget_mipmapped_array(uint64_t number) {
     mipmapped_arrays.remove(number);
     arrays.remove_if([&](const Array& array) { return array.mipmapped == number; });

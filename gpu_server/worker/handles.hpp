@@ -40,7 +40,9 @@ struct Array {
     uint64_t context = 0;    // number of the one it was made in
     uint64_t mipmapped = 0;  // number of what it is a level of
     std::shared_ptr<Physical> charged = {};
-    std::shared_ptr<TiledArray> tiled = {};  // null: an ordinary array, or a level
+    std::shared_ptr<TiledArray> tiled = {};  // null: an ordinary array, or a part of another
+    bool is_plane = false;
+    std::vector<uint64_t> planes = {};  // numbers
 };
 
 // Of a module: good for as long as that is loaded.
@@ -187,6 +189,8 @@ public:
     CUresult resolve(Resolved::Device& device);
 
     // The driver has destroyed them, or the context that they were made in.
+    // With their planes or levels.
+    void forget_array(uint64_t number);
     void forget_mipmapped_array(uint64_t number);
     void forget_arrays_of(uint64_t context);
 

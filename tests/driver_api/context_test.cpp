@@ -218,6 +218,14 @@ TEST_CASE("kernels make arrays of objects in their heap", "[context]") {
     CHECK(sum.first<int>() == 40 * 7);
 }
 
+TEST_CASE("an array of nothing in the heap has a place", "[context]") {
+    Gpu gpu;
+    Module module;
+    Memory places(std::vector<int>{0});
+    CU_OK(launch_shaped(module.function("make_nothing"), 1, 1, 0, nullptr, places.address));
+    CHECK(places.first<int>() == 2);
+}
+
 TEST_CASE("printf's buffer keeps its size once a kernel that prints was launched", "[context]") {
     Gpu gpu;
     Module module;

@@ -142,8 +142,9 @@ def copy_2d(direction, flags=0, raw=b"", on=STREAM, name=record):
                 data(raw))
 
 
-def array(name, flags=0, size=(8, 4, 0), last=()):
-    return ask(name, number(1), short(0), *map(number, size), short(0x20), short(1), short(flags), number(65536), *last)
+def array(name, flags=0, size=(8, 4, 0), last=(), format=0x20, channels=1):
+    return ask(name, number(1), short(0), *map(number, size), short(format), short(channels), short(flags),
+               number(65536), *last)
 
 
 def place(array=0, at=0):  # in an array, or in memory
@@ -182,6 +183,9 @@ SEEDS = {
     record("cuMipmappedArrayDestroy", number(1)) + record("cuArrayDestroy", number(1)) +
     array("cuArray3DCreate_v2", flags=0x80, size=(64, 64, 0)) + ask("cuArrayGetMemoryRequirements", number(1), short(0)) +
     record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
+    "planes": start + array("cuArray3DCreate_v2", format=0xb0, channels=3, flags=0x102, size=(64, 64, 0)) +
+    ask("cuArrayGetPlane", number(2), number(1), short(1)) + array_rows(0, place(2), place(), b"v" * 128, 1) +
+    texture(0, array=2) + record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
     "mipmaps": start + array("cuMipmappedArrayCreate", size=(16, 16, 0), last=(short(5),)) +
     record("cuMipmappedArrayGetLevel", number(2), number(1), short(1)) + array_rows(0, place(2), place(), b"m" * 128, 1) +
     texture(1, mipmapped=1) + record("cuMipmappedArrayDestroy", number(1)) + ask("cuCtxSynchronize"),

@@ -19,7 +19,7 @@ constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 // These belong to graphics.
-constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE;
 
 struct Extent {
     size_t width, height, depth;
@@ -67,6 +67,15 @@ Extent largest(const CUDA_ARRAY3D_DESCRIPTOR& given) {
             choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT), 0};
 }
 
+// A picture, of as many whole texels as each of its colors.
+bool is_picture(const CUDA_ARRAY3D_DESCRIPTOR& given) {
+    const bool flat = given.Height != 0 && given.Depth == 0 && !wire::is_stacked(given);
+    auto* video = wire::find_video_format(given.Format);
+    if (!video) return flat;
+    return flat && given.NumChannels == video->channels && given.Width % video->across == 0 &&
+           given.Height % video->down == 0;
+}
+
 bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     bool layered = given.Flags & CUDA_ARRAY3D_LAYERED, cube = given.Flags & CUDA_ARRAY3D_CUBEMAP;
     if (given.Width == 0 || (given.Flags & ~flags_known)) return false;
@@ -82,6 +91,8 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     bool square = given.Height != 0 && given.Depth == 0;
     if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0))
         return false;
+    const bool video = (given.Flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) || wire::find_video_format(given.Format);
+    if (video && !is_picture(given)) return false;
     auto most = largest(given);
     return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
 }
@@ -189,12 +200,13 @@ bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, b
 CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image) {
     if (!is_sound(given)) return CUDA_ERROR_INVALID_VALUE;
     if (given.Flags & flags_refused) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!texels_of(given.Format, given.NumChannels, image.type, image.fractions) &&
-        !blocks_of(given.Format, given.NumChannels, image)) {
-        bool other = given.Format == CU_AD_FORMAT_NV12 || given.Format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
-                     (given.Format >= CU_AD_FORMAT_P010 && given.Format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar);
-        return other ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    }
+    auto* video = wire::find_video_format(given.Format);
+    if (video && wire::is_tiled(given)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (video)
+        image.type = video->bytes == 1 ? ptx::TexelType::u8 : ptx::TexelType::u16;
+    else if (!texels_of(given.Format, given.NumChannels, image.type, image.fractions) &&
+             !blocks_of(given.Format, given.NumChannels, image))
+        return CUDA_ERROR_INVALID_VALUE;
     image.channels = given.NumChannels;
     image.layered = given.Flags & CUDA_ARRAY3D_LAYERED;
     image.cube = given.Flags & CUDA_ARRAY3D_CUBEMAP;
@@ -244,6 +256,27 @@ ArrayMemory::~ArrayMemory() {
     device_.refund(bytes_);
 }
 
+CUresult make_planes(Array& array) {
+    std::vector<std::shared_ptr<Array>> made;
+    for (unsigned index = 0; index < wire::planes_of(array.descriptor.Format); ++index) {
+        const auto described =
+            wire::plane_of(array.descriptor, *wire::find_video_format(array.descriptor.Format), index);
+        ptx::Image image;
+        uint64_t bytes = 0;
+        if (CUresult error = image_of(described, image)) return error;
+        if (CUresult error = allocate_levels(array.context.device, image, 1, bytes)) return error;
+        made.push_back(std::make_shared<Array>(array.context, described, std::move(image)));
+        made.back()->is_part = true;
+    }
+    for (auto& plane : made) driver().registry.add(plane);
+    array.planes = std::move(made);
+    return CUDA_SUCCESS;
+}
+
+void Array::dismiss() {
+    for (auto& plane : planes) driver().registry.remove(plane->handle());
+}
+
 std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
     LockGuard lock(mutex_);
     levels_.resize(image.levels.size());
@@ -257,7 +290,7 @@ std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
     if (described.Height != 0) described.Height = part.levels[0].height;
     if (described.Depth != 0 && !stacked) described.Depth = part.levels[0].depth;
     known = std::make_shared<Array>(context, described, part);
-    known->is_level = true;
+    known->is_part = true;
     driver().registry.add(known);
     return known;
 }

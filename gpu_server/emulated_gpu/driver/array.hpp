@@ -11,8 +11,7 @@ namespace tnr::emulated {
 // A limit of arrays and textures, which all devices share.
 size_t image_limit(CUdevice_attribute attribute);
 
-// What a format of cuda.h means. False for those without texels of their own (block-compressed ones), and those that are not
-// emulated (video formats).
+// What a format of cuda.h means. False for those whose texels are not made of such numbers: of blocks, and of video.
 bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions);
 
 // What an array of that description is, without its levels' addresses. Fails as cuArray3DCreate does.
@@ -39,12 +38,14 @@ public:
     static constexpr Kind kind_of = Kind::array;
     Array(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole)
         : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)) {}
+    void dismiss() override;
 
     Context& context;
     const CUDA_ARRAY3D_DESCRIPTOR descriptor;
-    const ptx::Image image;                   // of one level
-    bool is_level = false;                    // of a mipmapped array, with which it goes
-    std::shared_ptr<TiledMemory> tiled = {};  // null: an ordinary array, or a level
+    const ptx::Image image;                   // of one level; of no use to one in planes
+    bool is_part = false;                     // a level or a plane of another, with which it goes
+    std::shared_ptr<TiledMemory> tiled = {};  // null: an ordinary array, or a part
+    std::vector<std::shared_ptr<Array>> planes = {};
 
     const ptx::ImageLevel& level() const { return image.levels[0]; }
 };
@@ -68,6 +69,9 @@ private:
     Mutex mutex_;
     std::vector<std::shared_ptr<Array>> levels_ TNR_GUARDED_BY(mutex_);
 };
+
+// Makes the planes of an array of a video format that has some.
+CUresult make_planes(Array& array);
 
 // Lays out `levels` levels and takes memory for them.
 CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes);

@@ -20,10 +20,11 @@ CUDA_ARRAY3D_DESCRIPTOR in_3d(const CUDA_ARRAY_DESCRIPTOR& given) {
     return result;
 }
 
-// Its memory, now or as it is mapped. Fills `tiled` in the latter case.
+// Its memory, now or as it is mapped; planes have their own. Fills `tiled` in the latter case.
 CUresult allocate(Device& device, const CUDA_ARRAY3D_DESCRIPTOR& given, tnr::ptx::Image& image, unsigned levels,
                   bool mipmapped, std::shared_ptr<TiledMemory>& tiled) {
     uint64_t bytes = 0;
+    if (tnr::wire::planes_of(given.Format) != 0) return mipmapped ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     if (!tnr::wire::is_tiled(given)) return allocate_levels(device, image, levels, bytes);
     tiled = TiledMemory::create(given, image, levels, mipmapped);
     return tiled ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -39,6 +40,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& given) {
         if (CUresult error = allocate(context.device, given, image, 1, false, tiled)) return error;
         auto array = std::make_shared<Array>(context, given, std::move(image));
         array->tiled = std::move(tiled);
+        if (CUresult error = make_planes(*array)) return error;
         driver().registry.add(array);
         context.own(array->handle());
         *out = array->as<CUarray>();
@@ -55,7 +57,7 @@ CUresult destroy(Handle handle) {
         if (CUresult error = status_of(object->context)) return error;
         if (CUresult error = refuse_unsafe()) return error;
         if constexpr (std::is_same_v<T, Array>)
-            if (object->is_level) return CUDA_ERROR_INVALID_HANDLE;
+            if (object->is_part) return CUDA_ERROR_INVALID_HANDLE;
         object->context.synchronize();
         if (!driver().registry.remove(object->handle())) return CUDA_ERROR_INVALID_HANDLE;
         object->context.disown(object->handle());
@@ -132,7 +134,10 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     return destroy<MipmappedArray>(handle);
 }
 
-// None has planes.
-CUresult cuArrayGetPlane(CUarray* out, CUarray handle, unsigned) {
-    return with<Array>(handle, out, [](Array&) { return CUDA_ERROR_INVALID_VALUE; });
+CUresult cuArrayGetPlane(CUarray* out, CUarray handle, unsigned plane) {
+    return with<Array>(handle, out, [&](Array& array) -> CUresult {
+        if (plane >= array.planes.size()) return CUDA_ERROR_INVALID_VALUE;
+        *out = array.planes[plane]->as<CUarray>();
+        return CUDA_SUCCESS;
+    });
 }

@@ -190,6 +190,7 @@ CUresult place_in_array(CUarray handle, const Copy& copy, ArrayPlace& place, uin
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     place.array = find<Array>(handle);
     if (!place.array) return CUDA_ERROR_INVALID_HANDLE;
+    if (!place.array->planes.empty()) return CUDA_ERROR_INVALID_VALUE;
     auto& level = place.array->level();
     auto& image = place.array->image;
     const size_t row = size_t{image.units(level.width)} * image.unit_bytes();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "gpu_client/protocol/video_formats.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
 namespace tnr::emulated {
@@ -47,19 +48,28 @@ CUresult pitched_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx
     return usable(context, pitched.devPtr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// What is in planes is sampled plane by plane; what a GPU makes of packed formats nobody has written down.
+CUresult refuse_video(CUarray_format format) {
+    auto* video = wire::find_video_format(format);
+    if (!video) return CUDA_SUCCESS;
+    if (video->planar()) return CUDA_ERROR_INVALID_VALUE;
+    say_once("textures and surfaces in packed video formats are not emulated");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult image_of(Context& context, const CUDA_RESOURCE_DESC& resource, ptx::Image& image) {
     switch (resource.resType) {
         case CU_RESOURCE_TYPE_ARRAY: {
             auto array = find<Array>(resource.res.array.hArray);
             if (!array) return CUDA_ERROR_INVALID_HANDLE;
             image = array->image;
-            return CUDA_SUCCESS;
+            return refuse_video(array->descriptor.Format);
         }
         case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
             auto array = find<MipmappedArray>(resource.res.mipmap.hMipmappedArray);
             if (!array) return CUDA_ERROR_INVALID_HANDLE;
             image = array->image;
-            return CUDA_SUCCESS;
+            return refuse_video(array->descriptor.Format);
         }
         case CU_RESOURCE_TYPE_LINEAR:
             return linear_image(context, resource, image);
@@ -257,6 +267,7 @@ CUresult make_surface(const CUDA_RESOURCE_DESC& resource, std::shared_ptr<const 
     auto array = find<Array>(resource.res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     if (array->image.blocks != ptx::BlockFormat::none) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult error = refuse_video(array->descriptor.Format)) return error;
     // Whether it was made for it (CUDA_ARRAY3D_SURFACE_LDST) or not: NVIDIA's driver does not ask, either.
     image = std::make_shared<ptx::Image>(array->image);
     return CUDA_SUCCESS;

@@ -220,10 +220,11 @@ struct DeviceHeap::State {
     std::map<uint64_t, Block> blocks TNR_GUARDED_BY(mutex);  // by address, the lead's
     std::map<Account, uint64_t> used TNR_GUARDED_BY(mutex);  // bytes
 
+    // No bytes have a place, too, which is the lead's: C++ wants new T[0] to give one, and nvcc asks malloc for it.
     uint64_t allocate(uint64_t bytes, const Account& account, uint64_t bytes_max) TNR_EXCLUDES(mutex) {
         LockGuard lock(mutex);
         auto& mine = used[account];
-        if (bytes == 0 || mine > bytes_max || bytes > bytes_max - mine) return 0;
+        if (mine > bytes_max || bytes > bytes_max - mine) return 0;
         bytes = lead_bytes + ((bytes + 15) & ~uint64_t{15});
         auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
         if (!address) return 0;

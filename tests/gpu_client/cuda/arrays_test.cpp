@@ -72,6 +72,22 @@ TEST_CASE("only what the driver must answer is waited for", "[arrays]") {
     OK(cuCtxSynchronize());
 }
 
+TEST_CASE("planes are known once their array is made", "[arrays]") {
+    Program program;
+    CUarray array = nullptr, plane = nullptr;
+    CUDA_ARRAY3D_DESCRIPTOR picture{64, 64, 0, CU_AD_FORMAT_NV12, 3, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE}, shown{};
+    CHECK(cost_of([&] { OK(cuArray3DCreate_v2(&array, &picture)); }).round_trips == 3);
+    auto asking = cost_of([&] {
+        for (unsigned index = 0; index < 2; ++index) OK(cuArrayGetPlane(&plane, array, index));
+        OK(cuArray3DGetDescriptor_v2(&shown, plane));
+        CHECK(cuArrayGetPlane(&plane, array, 2) == CUDA_ERROR_INVALID_VALUE);
+    });
+    CHECK(asking.records == 0);
+    CHECK(shown.Width == 32);
+    OK(cuArrayDestroy(array));
+    OK(cuCtxSynchronize());
+}
+
 TEST_CASE("arrays are charged to the session and go with their context", "[arrays]") {
     Program program;
     size_t before = 0, between = 0, after = 0, total = 0;

@@ -1,9 +1,9 @@
 // What is carried over of pages that the program and a running kernel use at once, and in which order.
 #include "gpu_client/cuda/live_pages.hpp"
 
-#include "tests/support/catch.hpp"
 #include <cstdint>
 #include <cstring>
+#include "tests/support/catch.hpp"
 
 using namespace tnr::cuda;
 

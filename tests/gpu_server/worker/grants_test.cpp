@@ -103,30 +103,6 @@ TEST_CASE("memory that is made without being mapped counts, too, until it is rel
     }
 }
 
-TEST_CASE("an array is charged what its texels take, whatever the client says", "[arrays]") {
-    Held held;
-    const uint64_t side = 2048;  // 16 MiB of floats
-    wire::ArrayShape shape{side, side, 0, CU_AD_FORMAT_FLOAT, 1, 0, 0};
-    const bool mipmapped = GENERATE(false, true);
-    CAPTURE(mipmapped);
-    uint64_t made = 0, first = mipmapped ? 1000 : 1, number = first;
-    CUresult result = CUDA_SUCCESS;
-    for (; made <= gpu_bytes; made += side * side * sizeof(float), ++number) {
-        result =
-            mipmapped
-                ? ask_in(held.context, wire::op_cuMipmappedArrayCreate, number, uint32_t{0}, shape.width, shape.height,
-                         shape.depth, shape.format, shape.channels, shape.flags, shape.charged_bytes, uint32_t{1})
-                : ask_in(held.context, wire::op_cuArray3DCreate_v2, number, uint32_t{0}, shape.width, shape.height,
-                         shape.depth, shape.format, shape.channels, shape.flags, shape.charged_bytes);
-        if (result != CUDA_SUCCESS) break;
-    }
-    CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(made <= gpu_bytes - reserve_bytes);
-    CHECK(made >= gpu_bytes / 2);
-    const uint16_t destroy = mipmapped ? wire::op_cuMipmappedArrayDestroy : wire::op_cuArrayDestroy;
-    while (number-- > first) CHECK(ask_in(held.context, destroy, number) == CUDA_SUCCESS);
-}
-
 namespace {
 
 // A graph whose launches leave memory behind, launched by a record of our own: nobody has asked for a grant.
