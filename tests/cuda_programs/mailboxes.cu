@@ -1,5 +1,6 @@
 // Kernels and the program talk through mapped memory while a kernel runs: flags, answers, data before flags in both
 // directions, counters, and memory that one side fills while the other polls.
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <thread>
@@ -54,6 +55,7 @@ void talk(int* here, int* there, int request, int data, int sum, int done, int r
     answer<<<1, 1>>>(there + request, there + data, there + sum, there + done);
     CUDA_OK(cudaGetLastError());
     int wrong = 0;
+    const auto begun = std::chrono::steady_clock::now();
     for (int round = 1; round <= rounds; ++round) {
         for (int i = 0; i < 3; ++i) memory[data + i] = round * (i + 1);
         memory[request] = round;
@@ -61,6 +63,8 @@ void talk(int* here, int* there, int request, int data, int sum, int done, int r
         }
         wrong += memory[sum] != round * 6;
     }
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
+    std::printf("a request and its answer: %.0f us\n", took.count() / rounds);
     memory[request] = -1;
     CUDA_OK(cudaDeviceSynchronize());
     EXPECT(wrong == 0);
