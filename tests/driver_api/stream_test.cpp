@@ -155,13 +155,20 @@ TEST_CASE("a function that a stream calls may not use the driver", "[stream][emu
             void* pinned = nullptr;
             int word = 0, count = 0;
             size_t bytes = 0;
-            acts = {cu.cuStreamSynchronize(own),           cu.cuStreamQuery(other),
-                    cu.cuMemAlloc(&memory, 4096),          cu.cuMemFree(address),
-                    cu.cuMemAllocHost(&pinned, 4096),      cu.cuMemsetD32Async(address, 2, 1, other),
-                    cu.cuMemcpyDtoH(&word, address, 4),    cu.cuMemcpyDtoHAsync(&word, address, 4, other),
-                    cu.cuEventRecord(event, other),        cu.cuEventQuery(event),
-                    cu.cuEventSynchronize(event),          cu.cuEventDestroy(event),
-                    cu.cuStreamWaitEvent(other, event, 0), cu.cuCtxSynchronize(),
+            acts = {cu.cuStreamSynchronize(own),
+                    cu.cuStreamQuery(other),
+                    cu.cuMemAlloc(&memory, 4096),
+                    cu.cuMemFree(address),
+                    cu.cuMemAllocHost(&pinned, 4096),
+                    cu.cuMemsetD32Async(address, 2, 1, other),
+                    cu.cuMemcpyDtoH(&word, address, 4),
+                    cu.cuMemcpyDtoHAsync(&word, address, 4, other),
+                    cu.cuEventRecord(event, other),
+                    cu.cuEventQuery(event),
+                    cu.cuEventSynchronize(event),
+                    cu.cuEventDestroy(event),
+                    cu.cuStreamWaitEvent(other, event, 0),
+                    cu.cuCtxSynchronize(),
                     cu.cuMemGetAddressRange(&memory, &bytes, address)};
             asks = {cu.cuDeviceGetCount(&count), cu.cuDriverGetVersion(&count)};
         }
