@@ -1,6 +1,7 @@
 // Functions of the program that a stream calls (cuLaunchHostFunc, cuStreamAddCallback, nodes of graphs), and destructors of
 // user objects. CUDA forbids them its calls, as drivers may wait for the very function that makes one: calls that do
-// something answer CUDA_ERROR_NOT_PERMITTED, questions that are answered in the program are let through.
+// something answer CUDA_ERROR_NOT_PERMITTED, questions that are answered in the program are let through. One of those is
+// refused all the same, cuMemGetAddressRange: GCC's libgomp learns from its refusal that it must free memory later.
 #pragma once
 
 #include <atomic>

@@ -51,6 +51,8 @@ def run_all(build, version):
             if name not in LINKED_BY_NVCC:
                 objects = glob.glob(str(build / "tests" / "cuda_programs" / f"{name}_*_cu.o"))
                 objects = [o for o in objects if is_of(o, name, shared)]
+                if not objects:
+                    sys.exit(f"{build} has the program {name} but not its objects: it is no whole build folder")
                 programs.append(link(name, objects, runtime, client, pathlib.Path(folder)))
             for one in programs:
                 if passes(one, f"{runtime}:{client}"):

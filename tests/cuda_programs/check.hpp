@@ -76,6 +76,7 @@ struct Array {
     size_t count;
 };
 
+#if CUDART_VERSION >= 12050
 // A function of the driver, as programs find it that are not linked with libcuda.
 template <class Function>
 Function driver_function(const char* name, unsigned version = 12000) {
@@ -85,6 +86,7 @@ Function driver_function(const char* name, unsigned version = 12000) {
     that(found != nullptr, name, __LINE__);
     return reinterpret_cast<Function>(found);
 }
+#endif
 
 // Reproducible numbers in [0, 1), the same with every standard library.
 struct Random {

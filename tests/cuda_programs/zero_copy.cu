@@ -31,7 +31,7 @@ void function_between_kernels(bool captured) {
         add<<<1, 1, 0, stream>>>(value, 4);
         if (in_graph) {
             CUDA_OK(cudaStreamEndCapture(stream, &graph));
-            CUDA_OK(cudaGraphInstantiate(&instance, graph, 0));
+            CUDA_OK(cudaGraphInstantiateWithFlags(&instance, graph, 0));
             CUDA_OK(cudaGraphLaunch(instance, stream));
         }
         CUDA_OK(cudaStreamSynchronize(stream));

@@ -154,20 +154,29 @@ TEST_CASE("a function that a stream calls may not use the driver", "[stream][emu
             CUdeviceptr memory = 0;
             void* pinned = nullptr;
             int word = 0, count = 0;
-            acts = {cu.cuStreamSynchronize(own),           cu.cuStreamQuery(other),
-                    cu.cuMemAlloc(&memory, 4096),          cu.cuMemFree(address),
-                    cu.cuMemAllocHost(&pinned, 4096),      cu.cuMemsetD32Async(address, 2, 1, other),
-                    cu.cuMemcpyDtoH(&word, address, 4),    cu.cuMemcpyDtoHAsync(&word, address, 4, other),
-                    cu.cuEventRecord(event, other),        cu.cuEventQuery(event),
-                    cu.cuEventSynchronize(event),          cu.cuEventDestroy(event),
-                    cu.cuStreamWaitEvent(other, event, 0), cu.cuCtxSynchronize()};
+            size_t bytes = 0;
+            acts = {cu.cuStreamSynchronize(own),
+                    cu.cuStreamQuery(other),
+                    cu.cuMemAlloc(&memory, 4096),
+                    cu.cuMemFree(address),
+                    cu.cuMemAllocHost(&pinned, 4096),
+                    cu.cuMemsetD32Async(address, 2, 1, other),
+                    cu.cuMemcpyDtoH(&word, address, 4),
+                    cu.cuMemcpyDtoHAsync(&word, address, 4, other),
+                    cu.cuEventRecord(event, other),
+                    cu.cuEventQuery(event),
+                    cu.cuEventSynchronize(event),
+                    cu.cuEventDestroy(event),
+                    cu.cuStreamWaitEvent(other, event, 0),
+                    cu.cuCtxSynchronize(),
+                    cu.cuMemGetAddressRange(&memory, &bytes, address)};
             asks = {cu.cuDeviceGetCount(&count), cu.cuDriverGetVersion(&count)};
         }
     } tried{stream, other, event, value.address};
     auto in_stream = [](void* data) { static_cast<Tried*>(data)->call(); };
     auto check = [&] {
         CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(tried.acts == std::vector<CUresult>(14, CUDA_ERROR_NOT_PERMITTED));
+        CHECK(tried.acts == std::vector<CUresult>(15, CUDA_ERROR_NOT_PERMITTED));
         CHECK(tried.asks == std::vector<CUresult>(2, CUDA_SUCCESS));
         tried.acts.clear();
     };
