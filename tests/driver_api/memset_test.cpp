@@ -97,3 +97,22 @@ TEST_CASE("a large fill reaches its last byte", "[memset]") {
     CU_OK(cu.cuMemsetD8(memory.address, 0x77, bytes));
     CHECK(memory.read<unsigned char>(bytes) == Bytes(bytes, 0x77));
 }
+
+TEST_CASE("what a kernel does to memory that is being filled stays where the kernel did it", "[memset]") {
+    Gpu gpu;
+    Stream fills(CU_STREAM_NON_BLOCKING), work(CU_STREAM_NON_BLOCKING);
+    Module module;
+    const unsigned changed = 4096, words = 1u << 20;
+    Memory memory(words * sizeof(unsigned));
+    CU_OK(cu.cuCtxSynchronize());
+    int64_t elsewhere = 0;
+    for (int round = 0; round < 20; ++round) {
+        for (int i = 0; i < 60; ++i)
+            CU_OK(launch_shaped(module.function("add"), changed / 256, 256, 0, work, memory.address, int(changed), 1));
+        CU_OK(cu.cuMemsetD32Async(memory.address, 5, words, fills));
+        CU_OK(cu.cuCtxSynchronize());
+        auto seen = memory.read<unsigned>(words);
+        elsewhere += std::count_if(seen.begin() + changed, seen.end(), [](unsigned word) { return word != 5; });
+    }
+    CHECK(elsewhere == 0);
+}

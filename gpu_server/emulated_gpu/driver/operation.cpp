@@ -1,6 +1,7 @@
 #include "gpu_server/emulated_gpu/driver/operation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -70,13 +71,14 @@ namespace {
 // What one core fills faster than a thread begins to help it.
 constexpr size_t filled_alone_bytes = size_t{32} << 20;
 
-// One block a number at a time, the others as copies of it: that is fast also where nothing is optimised.
+// As copies of a block, which is fast also where nothing is optimised. The block lies beside the memory: what a kernel of
+// another stream does to a part of that meanwhile must not get into the rest.
 template <class T>
 void fill_part(T* part, unsigned value, size_t count) {
-    const size_t block = std::min(count, (size_t{16} << 10) / sizeof(T));
-    std::fill_n(part, block, static_cast<T>(value));
-    for (size_t done = block; done < count; done += block)
-        std::memcpy(part + done, part, std::min(block, count - done) * sizeof(T));
+    std::array<T, (size_t{16} << 10) / sizeof(T)> block;
+    block.fill(static_cast<T>(value));
+    for (size_t done = 0; done < count; done += block.size())
+        std::memcpy(part + done, block.data(), std::min(block.size(), count - done) * sizeof(T));
 }
 
 // A large one on all cores: 2 GiB, as a wipe fills them twice, take two cores half of one's time.
