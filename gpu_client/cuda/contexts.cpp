@@ -137,6 +137,7 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
         context.primary = false;
         context.flags = flags;
         context.sticky = 0;
+        context.uses = 1;
         context.cache_config = context.shared_config = 0;
         context.nonblocking_streams = 0;
         context.last_use = context.synced = context.default_synced = context.default_waited = 0;
@@ -275,20 +276,23 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
     return guarded("cuCtxDestroy", [&] { return destroy_context(context); });
 }
 
-// Attach and detach count nothing any more: a context lives until it is destroyed.
 CUresult CUDAAPI cuCtxAttach(CUcontext* out, unsigned int flags) {
     return guarded("cuCtxAttach", [&]() -> CUresult {
         if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        ++context->uses;
         *out = handle_of<CUcontext>(context->handle);
         return CUDA_SUCCESS;
     });
 }
 
 CUresult CUDAAPI cuCtxDetach(CUcontext handle) {
-    return guarded("cuCtxDetach",
-                   [&]() -> CUresult { return find_context(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; });
+    return guarded("cuCtxDetach", [&]() -> CUresult {
+        auto* context = find_context(handle);
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        return context->primary || --context->uses > 0 ? CUDA_SUCCESS : destroy_context(handle);
+    });
 }
 
 CUresult CUDAAPI cuCtxSynchronize() {

@@ -35,6 +35,7 @@ struct Context {
     std::atomic<ClientSession*> session{nullptr};  // its device's; not null once it has been active
     std::atomic<bool> active{false};               // a primary context has a handle before it is retained
     std::atomic<int> sticky{0};                    // the CUresult that ended it; every later call returns that
+    std::atomic<int> uses{1};                      // cuCtxAttach and cuCtxDetach; of a primary one nobody counts
     std::atomic<int> cache_config{0}, shared_config{0};
     std::atomic<int> nonblocking_streams{0};  // ever made; 0: waiting for the null stream waits for everything
     std::atomic<uint64_t> last_use{0};        // position of the last record that ran in it

@@ -258,6 +258,35 @@ TEST_CASE("destroying a context frees its memory", "[context]") {
     CHECK(after + bytes > before);
 }
 
+TEST_CASE("a context that everybody has detached is destroyed", "[context]") {
+    Gpu gpu;
+    for (int made = 0; made < 300; ++made) {  // more than there can be at once
+        CUcontext context = create_context(), attached = nullptr, popped = nullptr;
+        CUdeviceptr abandoned = 0;
+        CU_OK(cu.cuMemAlloc(&abandoned, 64 << 20));
+        if (made % 2 == 1) {
+            CU_OK(cu.cuCtxAttach(&attached, 0));
+            CHECK(attached == context);
+            CU_OK(cu.cuCtxDetach(context));
+            CU_OK(cu.cuCtxSynchronize());
+        }
+        CU_OK(cu.cuCtxDetach(context));
+        CU_CHECK(cu.cuCtxPushCurrent(context), CUDA_ERROR_INVALID_CONTEXT);
+        CU_CHECK(cu.cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
+        CU_OK(cu.cuCtxPopCurrent(&popped));
+        CHECK(popped != context);
+        CU_OK(cu.cuCtxPushCurrent(popped));
+    }
+}
+
+TEST_CASE("a primary context lives on when somebody detaches it", "[context]") {
+    Gpu gpu;
+    CUcontext current = nullptr;
+    CU_OK(cu.cuCtxGetCurrent(&current));
+    CU_OK(cu.cuCtxDetach(current));
+    CU_OK(cu.cuCtxSynchronize());
+}
+
 TEST_CASE("handles of a destroyed context are refused", "[context]") {
     CUcontext context = create_context();
     CU_OK(cu.cuCtxDestroy(context));

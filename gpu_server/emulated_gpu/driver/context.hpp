@@ -61,6 +61,7 @@ public:
 
     Device& device;
     const bool primary;
+    std::atomic<int> uses{1};  // of one that is not primary
     const uint64_t id;
 
     // CUDA_ERROR_CONTEXT_IS_DESTROYED, or the fault that every call returns from now on, or success.

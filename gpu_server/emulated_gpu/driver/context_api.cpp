@@ -277,17 +277,22 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) {
     return in_context([](Context&) { return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY; });
 }
 
-// Deprecated since CUDA 4; a context has no counter any more.
 CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
     return in_context([&](Context& context) -> CUresult {
         if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
+        ++context.uses;
         *out = context.as<CUcontext>();
         return CUDA_SUCCESS;
     });
 }
 
 CUresult cuCtxDetach(CUcontext handle) {
-    return on_context(handle, [](Context&) { return CUDA_SUCCESS; });
+    bool last = false;
+    auto result = on_context(handle, [&](Context& context) {
+        last = !context.primary && --context.uses == 0;
+        return CUDA_SUCCESS;
+    });
+    return last ? cuCtxDestroy_v2(handle) : result;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
