@@ -50,7 +50,7 @@ CUarray plane_of(CUarray array, unsigned index) {
     return plane;
 }
 
-std::vector<unsigned char> bytes_from(unsigned first, size_t count) {
+std::vector<unsigned char> counting_bytes(unsigned first, size_t count) {
     std::vector<unsigned char> bytes(count);
     for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(first + i * 7 + i / 251);
     return bytes;
@@ -111,9 +111,9 @@ TEST_CASE("planes are copied one by one", "[array][video][copy]") {
         for (unsigned index = 0; index < format.planes; ++index) {
             const size_t row = format.width(32, index) * format.channels(index) * format.bytes;
             const size_t rows = format.height(12, index);
-            written.push_back(bytes_from(index * 31 + format.format, row * rows));
+            written.push_back(counting_bytes(index * 31 + format.format, row * rows));
             CU_OK(put(plane_of(array, index), row, rows, written.back()));
-            CU_CHECK(put(plane_of(array, index), row, rows + 1, bytes_from(0, row * (rows + 1))),
+            CU_CHECK(put(plane_of(array, index), row, rows + 1, counting_bytes(0, row * (rows + 1))),
                      CUDA_ERROR_INVALID_VALUE);
         }
         for (unsigned index = 0; index < format.planes; ++index) {
@@ -128,7 +128,7 @@ TEST_CASE("planes are copied one by one", "[array][video][copy]") {
             CU_OK(get(plane_of(other, index), row, rows, out));
             CHECK(out == written[index]);
         }
-        CU_CHECK(put(array, 32, 12, bytes_from(0, 32 * 12)), CUDA_ERROR_INVALID_VALUE);  // of which plane?
+        CU_CHECK(put(array, 32, 12, counting_bytes(0, 32 * 12)), CUDA_ERROR_INVALID_VALUE);  // of which plane?
     }
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("planes go with their array", "[array][video]") {
     CU_OK(cu.cuArrayDestroy(array));
     CUDA_ARRAY3D_DESCRIPTOR shown{};
     CU_CHECK(cu.cuArray3DGetDescriptor(&shown, plane), CUDA_ERROR_INVALID_HANDLE);
-    CU_CHECK(put(plane, 64, 32, bytes_from(0, 64 * 32)), CUDA_ERROR_INVALID_HANDLE);
+    CU_CHECK(put(plane, 64, 32, counting_bytes(0, 64 * 32)), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST_CASE("packed video formats are copied texel by texel", "[array][video][copy]") {
@@ -197,12 +197,12 @@ TEST_CASE("packed video formats are copied texel by texel", "[array][video][copy
         Array array(
             CUDA_ARRAY3D_DESCRIPTOR{10, 6, 0, format.format, format.channels, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE});
         const size_t row = 10 * format.texel;
-        const auto in = bytes_from(format.format, 6 * row);
+        const auto in = counting_bytes(format.format, 6 * row);
         std::vector<unsigned char> out(in.size());
         CU_OK(put(array, row, 6, in));
         CU_OK(get(array, row, 6, out));
         CHECK(out == in);
-        CU_CHECK(put(array, row + format.texel, 6, bytes_from(0, 6 * (row + format.texel))), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(put(array, row + format.texel, 6, counting_bytes(0, 6 * (row + format.texel))), CUDA_ERROR_INVALID_VALUE);
         CUarray plane = nullptr;
         CU_CHECK(cu.cuArrayGetPlane(&plane, array, 0), CUDA_ERROR_INVALID_VALUE);
     }
