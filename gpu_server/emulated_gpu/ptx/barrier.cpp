@@ -47,6 +47,7 @@ void release(Block& block, Barrier& barrier) {
         auto& w = *block.warps[k];
         uint32_t rest = std::exchange(barrier.waiting[k], 0);
         w.at_barrier &= ~rest;
+        w.released |= rest != 0;
         while (rest) {
             uint32_t pc = w.lane_pc[std::countr_zero(rest)];
             uint32_t lanes = lanes_where(rest, [pcs = w.lane_pc, pc](uint32_t l) { return pcs[l] == pc; });

@@ -76,6 +76,8 @@ struct Warp {
     int32_t budget = 0;     // backward branches until others get a turn
     bool polled = false;    // since the last backward branch: memory was read as spin loops do
     bool spinning = false;  // the last turn ended in such a loop
+    bool released = false;  // from a barrier, and nothing has run since
+    uint32_t brief_turns = 0;
     Frame* frame = nullptr;
 
     Block* block = nullptr;

@@ -2,6 +2,9 @@
 // groups the one deepest in calls and then lowest in the code runs: compilers lay out a join after the
 // branches that lead to it, so the lanes behind catch up with those that wait. When a group has used up
 // its turn (it may be spinning on what another lane must do), the next one runs first for once.
+//
+// The first turn after a barrier is brief: it ends at the first backward branch. Hardware lets the warps of a block go on together, and
+// programs count on it: they read shared memory after a barrier and write it again in the next round of a loop.
 #include <algorithm>
 
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
@@ -9,6 +12,9 @@
 
 namespace tnr::ptx {
 namespace {
+
+// A group whose turns all end that way must not keep out its warp's other lanes for ever.
+constexpr uint32_t brief_turns_before_rotating = 64;
 
 // True when lane a's group should run rather than lane b's.
 bool before(const Warp& w, uint32_t a, uint32_t b) {
@@ -85,7 +91,7 @@ void run_group(Warp& w) {
 void start_warp(Warp& w, const Function& function) {
     w.live = w.exists;
     w.at_barrier = w.at_sync = w.at_cluster = w.cluster_arrived = w.asleep = w.group = 0;
-    w.rotate = false;
+    w.rotate = w.released = false;
     std::fill_n(w.alloca_top, warp_lanes, w.local_stride);
     auto* frame = push_frame(w, function, nullptr, w.exists);
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
@@ -97,11 +103,16 @@ void start_warp(Warp& w, const Function& function) {
 void run_warp(Warp& w) {
     w.budget = turn_branches;
     w.spinning = false;
+    bool brief = false;
     while (pick_group(w)) {
+        if (std::exchange(w.released, false)) {
+            brief = true;
+            w.budget = 1;
+        }
         run_group(w);
         if (w.event & event_fault) return;
         if (w.event & event_yield) {
-            w.rotate = true;
+            w.rotate = !brief || ++w.brief_turns % brief_turns_before_rotating == 0;
             w.rotate_from = (static_cast<uint32_t>(std::countr_zero(w.group)) + 1) % warp_lanes;
             return;
         }
