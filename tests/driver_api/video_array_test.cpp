@@ -202,7 +202,8 @@ TEST_CASE("packed video formats are copied texel by texel", "[array][video][copy
         CU_OK(put(array, row, 6, in));
         CU_OK(get(array, row, 6, out));
         CHECK(out == in);
-        CU_CHECK(put(array, row + format.texel, 6, counting_bytes(0, 6 * (row + format.texel))), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(put(array, row + format.texel, 6, counting_bytes(0, 6 * (row + format.texel))),
+                 CUDA_ERROR_INVALID_VALUE);
         CUarray plane = nullptr;
         CU_CHECK(cu.cuArrayGetPlane(&plane, array, 0), CUDA_ERROR_INVALID_VALUE);
     }

@@ -3,8 +3,8 @@
 // branches that lead to it, so the lanes behind catch up with those that wait. When a group has used up
 // its turn (it may be spinning on what another lane must do), the next one runs first for once.
 //
-// The first turn after a barrier is brief: it ends at the first backward branch. Hardware lets the warps of a block go on together, and
-// programs count on it: they read shared memory after a barrier and write it again in the next round of a loop.
+// The first turn after a barrier is brief: it ends at the first backward branch. Hardware lets the warps of a block go on
+// together, and programs count on it: they read shared memory after a barrier and write it again in the next round of a loop.
 #include <algorithm>
 
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
