@@ -81,6 +81,7 @@ TEST_CASE("what asks for another node's GPUs waits while its node is out of touc
     Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
         b({"--emulate", "a100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
     auto keys = enroll(a, "alice");
+    REQUIRE(ask(*client_of(a, keys), {{"op", "hello"}})["role"] == "account");  // it knows the key now
     const auto asks = [&](const std::string& op) {
         return ask_only(a, keys, {{"op", op}, {"gpu", "a100"}, {"count", 1}, {"machine", "m1"}});
     };
