@@ -37,13 +37,10 @@ std::vector<ByteRun> changed_words(std::span<const std::byte> before, std::span<
     return runs;
 }
 
-PageBytes LivePage::take_in(const PageBytes& seen) {
-    PageBytes now = known;
+void LivePage::take_in(const PageBytes& seen) {
     for (size_t at = 0; at < seen.size(); at += word_bytes)
-        if (same_word(known, theirs, at)) copy_word(now, seen, at);
+        if (same_word(known, theirs, at)) copy_word(known, seen, at);
     theirs = seen;
-    known = now;
-    return now;
 }
 
 bool Looks::add(PageBytes look) {

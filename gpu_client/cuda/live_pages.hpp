@@ -34,9 +34,9 @@ struct LivePage {
     size_t first_write = 0;
     std::chrono::steady_clock::time_point since;  // when the program has touched it
 
-    // What is seen of the GPU's page now becomes the program's: returns what that is to have. What the program has written and
+    // What is seen of the GPU's page now is the program's, which has `known` from then on. What the program has written and
     // the GPU not got yet stays.
-    PageBytes take_in(const PageBytes& seen);
+    void take_in(const PageBytes& seen);
 };
 using LivePages = std::map<size_t, LivePage>;  // by page of the range
 

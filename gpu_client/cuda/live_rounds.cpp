@@ -161,11 +161,13 @@ void PageTurns::show_live(std::vector<Looked>& pages) {
     }
     for (auto& [range, page, wanted, looks, settled] : pages) {
         auto& live = range->live[page];
-        auto content = wanted ? looks.seen() : live.take_in(looks.seen());
-        if (wanted) live = {content, content, false, 0, Clock::now()};
+        if (wanted)
+            live = {looks.seen(), looks.seen(), false, 0, Clock::now()};
+        else
+            live.take_in(looks.seen());
         if (std::find(live_.begin(), live_.end(), range) == live_.end()) live_.push_back(range);
         if (!range->held) held_.push_back(range);
-        if (range->let_live(page, content)) continue;
+        if (range->let_live(page)) continue;
         range->held = true;
         return send(take_from_program(every_stream));  // too many mappings
     }

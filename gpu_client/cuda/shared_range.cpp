@@ -103,15 +103,16 @@ bool SharedRange::let_write(PageRun run) {
     return set(run, PageAccess::write, PageState::dirty);
 }
 
-bool SharedRange::let_live(size_t page, const PageBytes& content) {
+bool SharedRange::let_live(size_t page) {
     const PageRun run{page, 1};
+    auto& shown = live[page];
     std::vector<std::byte> room;
-    std::memcpy(view->hidden(run, room), content.data(), content.size());
+    std::memcpy(view->hidden(run, room), shown.known.data(), shown.known.size());
     if (!view->show(run, room)) return false;
     const auto granted = view->protect(run, PageAccess::read);
     if (!granted) return false;
-    live[page].open = *granted == PageAccess::write;
-    live[page].first_write = 0;
+    shown.open = *granted == PageAccess::write;
+    shown.first_write = 0;
     states[page] = PageState::live;
     held = true;
     return true;

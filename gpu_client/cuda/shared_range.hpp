@@ -78,8 +78,8 @@ struct SharedRange {
     // The program may read the pages, or write them as well. False: too many mappings; nothing has changed.
     bool let_read(PageRun run);
     bool let_write(PageRun run);
-    // The page, which the program cannot touch just now, is both sides' from now on, with this content here.
-    bool let_live(size_t page, const PageBytes& content);
+    // The page, which the program cannot touch just now, is both sides' from now on; here with what is `known` of it.
+    bool let_live(size_t page);
     // The program may write to a live page; `at`: where it is about to, in bytes of the page.
     bool open_live(size_t page, size_t at);
     // It may no longer, and what it has changed is noted. Returns the changes in their order; adds nothing to `theirs`.

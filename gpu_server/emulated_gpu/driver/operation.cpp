@@ -76,7 +76,7 @@ constexpr size_t filled_alone_bytes = size_t{32} << 20;
 template <class T>
 void fill_part(T* part, unsigned value, size_t count) {
     std::array<T, (size_t{16} << 10) / sizeof(T)> block;
-    block.fill(static_cast<T>(value));
+    std::fill_n(block.begin(), std::min(block.size(), count), static_cast<T>(value));
     for (size_t done = 0; done < count; done += block.size())
         std::memcpy(part + done, block.data(), std::min(block.size(), count - done) * sizeof(T));
 }

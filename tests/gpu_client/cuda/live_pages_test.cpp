@@ -54,9 +54,11 @@ TEST_CASE("what the GPU changed is taken in, and what the program wrote meanwhil
     LivePage page;
     page.theirs = page_of({1, 2, 3});
     page.known = page_of({1, 20, 3});  // the second is on its way to the GPU
-    CHECK(words_of(page.take_in(page_of({10, 2, 3}))) == std::vector<uint32_t>{10, 20, 3});
+    page.take_in(page_of({10, 2, 3}));
+    CHECK(words_of(page.known) == std::vector<uint32_t>{10, 20, 3});
     CHECK(words_of(page.theirs) == std::vector<uint32_t>{10, 2, 3});
-    CHECK(words_of(page.take_in(page_of({10, 7, 30}))) == std::vector<uint32_t>{10, 20, 30});
+    page.take_in(page_of({10, 7, 30}));
+    CHECK(words_of(page.known) == std::vector<uint32_t>{10, 20, 30});
 }
 
 TEST_CASE("a flag is not shown before what led up to it was looked at", "[live pages]") {
