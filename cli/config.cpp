@@ -52,10 +52,8 @@ Result<> check_setting(Session& session, const std::string& name, const std::str
     if (name == "idle-stop" || name == "ttl") return checked(parse_duration(value, name));
     const auto& names = session.provider_names;
     if (name != "provider" || std::find(names.begin(), names.end(), value) != names.end()) return Ok{};
-    std::string list;
-    for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
     return Error{Error::Kind::usage, "there is no provider '" + value + "'",
-                 did_you_mean(value, names) + "providers: " + list};
+                 did_you_mean(value, names) + "providers: " + comma_separated(names)};
 }
 
 Config::Config(Session& session) : path_(session.config_folder + "/config.json") {}

@@ -20,12 +20,6 @@ std::vector<std::string> split_at_commas(const std::string& text) {
     return words;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-    std::string text;
-    for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-    return text;
-}
-
 std::vector<std::string> names_of(const std::vector<Column>& columns) {
     std::vector<std::string> names;
     for (const auto& column : columns) names.push_back(column.name);
@@ -52,7 +46,7 @@ std::string heading(std::string name) {
 }  // namespace
 
 void add_list_options(Grammar& command, ListOptions& options) {
-    command.option("-o,--output", options.format, "How to show it: " + joined(list_formats));
+    command.option("-o,--output", options.format, "How to show it: " + comma_separated(list_formats));
     command.option("--columns", options.columns, "The columns to show, by their names: a,b,c");
 }
 
@@ -60,14 +54,14 @@ Result<> begin_list(Session& session, const ListOptions& options, const std::vec
     const std::string& format = options.format;
     if (!format.empty() && std::find(list_formats.begin(), list_formats.end(), format) == list_formats.end())
         return Error{Error::Kind::usage, "there is no output '" + format + "'",
-                     did_you_mean(format, list_formats) + "there are " + joined(list_formats)};
+                     did_you_mean(format, list_formats) + "there are " + comma_separated(list_formats)};
     session.json |= format == "json" || format == "yaml";
     session.yaml |= format == "yaml";
     auto names = names_of(columns);
     for (const auto& word : split_at_commas(options.columns))
         if (std::find(names.begin(), names.end(), word) == names.end())
             return Error{Error::Kind::usage, "there is no column '" + word + "'",
-                         did_you_mean(word, names) + "columns: " + joined(names)};
+                         did_you_mean(word, names) + "columns: " + comma_separated(names)};
     if (!options.columns.empty() && (session.json || format == "name"))
         return Error{Error::Kind::usage, "--columns is for tables",
                      "take `-o table`, or choose from the document: `-o json | jq …`"};

@@ -41,9 +41,7 @@ Result<std::string> this_or_only_machine(Session& session, const std::string& na
     if (names.size() == 1) return names.front();
     if (names.empty())
         return Error{Error::Kind::not_found, "there is no machine yet", "`tnr start NAME --gpu TYPE` makes one"};
-    std::string list;
-    for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
-    return Error{Error::Kind::usage, "say which machine", "there are " + list};
+    return Error{Error::Kind::usage, "say which machine", "there are " + comma_separated(names)};
 }
 
 Result<Known> find_machine(Session& session, const std::string& name) {

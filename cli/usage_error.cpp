@@ -31,7 +31,7 @@ std::string unknown_command(const Reached& at, const std::vector<std::string>& w
 
 std::string missing(const Reached& at) {
     const std::string what = what_is_missing(at);
-    return what.empty() ? "`" + at.path + "` needs a command: " + listed(commands_of(*at.command)) : what;
+    return what.empty() ? "`" + at.path + "` needs a command: " + comma_separated(commands_of(*at.command)) : what;
 }
 
 // "The following argument was not expected: WORD …"
@@ -136,10 +136,10 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         if (at.command == &tnr) {
             const std::string other = other_command_hint(unknown);
             return {Error::Kind::usage, "there is no command '" + unknown + "'",
-                    (other.empty() ? hint : other) + "commands: " + listed(commands_of(tnr))};
+                    (other.empty() ? hint : other) + "commands: " + comma_separated(commands_of(tnr))};
         }
         return {Error::Kind::usage, "`" + at.path + "` does not know '" + unknown + "'",
-                hint + "it knows: " + listed(commands_of(*at.command))};
+                hint + "it knows: " + comma_separated(commands_of(*at.command))};
     }
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {

@@ -26,8 +26,8 @@ Error no_command(const CLI::App& app, const Reached& at) {
     const auto names = commands_of(*at.command);
     if (word != words.end())
         return {Error::Kind::usage, "`" + at.path + "` has no command '" + *word + "'",
-                did_you_mean(*word, names) + "commands: " + listed(names)};
-    return {Error::Kind::usage, "`" + at.path + "` needs a command: " + listed(names),
+                did_you_mean(*word, names) + "commands: " + comma_separated(names)};
+    return {Error::Kind::usage, "`" + at.path + "` needs a command: " + comma_separated(names),
             "`" + at.path + " --help` explains them"};
 }
 

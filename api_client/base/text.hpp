@@ -26,6 +26,14 @@ std::string harmless(std::string_view foreign);
 // "1 file", "2 files".
 std::string counted(uint64_t count, const std::string& word);
 
+// "one, two", of any container of texts.
+template <class Words>
+std::string comma_separated(const Words& words) {
+    std::string text;
+    for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+    return text;
+}
+
 // The word among `known` that somebody who typed `word` probably meant; empty when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // "did you mean 'status'? ": a hint's beginning, empty when none is near.

@@ -23,12 +23,6 @@ std::vector<std::string> commands_of(const CLI::App& command) {
     return names;
 }
 
-std::string listed(const std::vector<std::string>& words) {
-    std::string list;
-    for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
-    return list;
-}
-
 std::string what_is_missing(const Reached& at) {
     for (const auto* option : at.command->get_options()) {
         if (!option->get_required() || option->count() > 0) continue;

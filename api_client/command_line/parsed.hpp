@@ -18,9 +18,8 @@ struct Reached {
 };
 Reached reached(const CLI::App& program);
 
-// The commands of `command` that its `--help` shows; as one text, "start, stop, ls".
+// The commands of `command` that its `--help` shows.
 std::vector<std::string> commands_of(const CLI::App& command);
-std::string listed(const std::vector<std::string>& words);
 
 // "`tnr start` needs NAME (what the machine is called)", of the first thing that is required and was not given; empty when
 // nothing is lacking.

@@ -1,9 +1,9 @@
 // `tnr budget`: how much may be spent. `start` warns at 80 % and refuses at 100 %, where idle machines go off, too.
 #include "cli/money/budget.hpp"
-#include "api_client/base/text.hpp"
 
 #include <algorithm>
 
+#include "api_client/base/text.hpp"
 #include "cli/budget_stop.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
@@ -38,10 +38,8 @@ Result<> known_provider(Session& session, const std::string& name) {
     auto logins = session.logins().all();
     for (const auto& login : logins ? *logins : std::vector<PoolLogin>{}) names.push_back(login.address);
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return Ok{};
-    std::string list;
-    for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
     return Error{Error::Kind::usage, "there is no provider '" + name + "'",
-                 did_you_mean(name, names) + "providers: " + list};
+                 did_you_mean(name, names) + "providers: " + comma_separated(names)};
 }
 
 // Machines hear now what they would hear from the next `tnr status`. A cloud that does not answer is that one's to tell.

@@ -68,12 +68,6 @@ std::string rates(const PoolNow& now, const std::optional<PoolNow>& before) {
     return text + ", claims " + claims + "/s\n";
 }
 
-std::string programs_of(const PoolGpu& gpu) {
-    std::string text;
-    for (const auto& name : gpu.programs) text += (text.empty() ? "" : ", ") + name;
-    return text;
-}
-
 void print_gpus(std::ostream& out, const ui::Paint& paint, const PoolNow& now, bool narrow) {
     const bool several = now.nodes.size() > 1;
     std::vector<std::vector<std::string>> rows;
@@ -88,7 +82,7 @@ void print_gpus(std::ostream& out, const ui::Paint& paint, const PoolNow& now, b
         else
             rows.push_back({name, painted(paint, gpu.state), gpu.user, gpu.machine,
                             gpu.held_s ? ui::duration_text(*gpu.held_s) : "", percent(gpu.busy_share),
-                            programs_of(gpu)});
+                            comma_separated(gpu.programs)});
     }
     ui::print_table(out, rows, paint);
 }

@@ -1,8 +1,8 @@
 // `tnr snapshot`: copies of machines' disks, from which `tnr start --image` makes others.
-#include "api_client/base/text.hpp"
 #include "cli/snapshots.hpp"
 
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/text.hpp"
 #include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/ui/table.hpp"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/text.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -36,12 +37,6 @@ Claims::~Claims() = default;
 
 // ---- which GPUs
 
-static std::string enumerate(const std::set<std::string>& names) {
-    std::string text;
-    for (auto& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
-}
-
 std::map<std::string, Elsewhere> Claims::offered_elsewhere() const {
     return options_.pool ? options_.pool->offered_elsewhere() : std::map<std::string, Elsewhere>();
 }
@@ -58,7 +53,8 @@ Result<> Claims::check_wish(const GpuWish& wish) const {
     if (types.empty())
         return Error{Error::Kind::remote, "all GPUs of this pool are out of order", "the server's log says why"};
     if (total == 0)
-        return Error{Error::Kind::usage, "the pool has no '" + printable(wish.gpu) + "'; it has: " + enumerate(types)};
+        return Error{Error::Kind::usage,
+                     "the pool has no '" + printable(wish.gpu) + "'; it has: " + comma_separated(types)};
     if (total >= wish.count && most < wish.count)
         return Error{Error::Kind::usage, "no node of the pool has " + std::to_string(wish.count) + " " + wish.gpu +
                                              "; the largest has " + std::to_string(most)};

@@ -35,9 +35,7 @@ std::string percent(double part, double all) {
 std::string programs_of(const json& claim) {
     std::set<std::string> names;
     for (auto& session : claim.at("sessions")) names.insert(session.at("process").get<std::string>());
-    std::string text;
-    for (auto& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
+    return comma_separated(names);
 }
 
 // Of what every node has said of itself, this one first.

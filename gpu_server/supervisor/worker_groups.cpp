@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/text.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/handover.hpp"
 
@@ -68,12 +69,6 @@ std::vector<std::string> controllers_of(const fs::path& group, bool available) {
     for (const char* name : all_controllers)
         if ((std::find(there.begin(), there.end(), name) != there.end()) == available) names.emplace_back(name);
     return names;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-    std::string text;
-    for (auto& word : words) text += (text.empty() ? "" : ", ") + word;
-    return text;
 }
 
 }  // namespace
@@ -159,7 +154,8 @@ void WorkerGroups::remove_empty() {
 }
 
 std::string WorkerGroups::summary() const {
-    if (!ours_.empty()) return "workers are held to their part of " + joined(controllers_) + " by control groups";
+    if (!ours_.empty())
+        return "workers are held to their part of " + comma_separated(controllers_) + " by control groups";
     return "workers have resource limits but no control groups: " + why_not_ +
            "; a systemd unit with Delegate=yes gives them";
 }
