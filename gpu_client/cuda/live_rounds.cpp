@@ -97,6 +97,12 @@ void PageTurns::note_sent(const std::vector<LivePiece>& pieces) {
 
 // ---- from the GPU to the program ----
 
+// Nobody has it here, nor is it on its way to somebody, nor has the memory gone meanwhile.
+bool PageTurns::can_go_live(const Range& range, size_t page) {
+    return range_at(range->address) == range && range->view && range->states[page] == PageState::stale &&
+           !range->arriving[page];
+}
+
 std::vector<PageTurns::Looked> PageTurns::live_and_wanted(std::vector<LiveWish> wishes) {
     size_t wanted = 0, live = 0;
     for (auto& wish : wishes) wanted += wish.run.count;
@@ -107,11 +113,9 @@ std::vector<PageTurns::Looked> PageTurns::live_and_wanted(std::vector<LiveWish> 
         for (auto& [page, known] : range->live) pages.push_back({range, page, false, Looks(known.theirs)});
     for (auto& wish : wishes) {
         const auto& range = wish.range;
-        if (range_at(range->address) != range || !range->view) continue;
         for (size_t page = wish.run.first; page < wish.run.end() && pages.size() < live_pages_max; ++page) {
             auto same = [&](const Looked& other) { return other.range == range && other.page == page; };
-            if (range->states[page] == PageState::stale && !range->arriving[page] &&
-                std::none_of(pages.begin(), pages.end(), same))
+            if (can_go_live(range, page) && std::none_of(pages.begin(), pages.end(), same))
                 pages.push_back({range, page, true, Looks({})});
         }
     }
@@ -149,9 +153,9 @@ bool PageTurns::look_until_settled(std::vector<Looked>& pages) {
 }
 
 void PageTurns::show_live(std::vector<Looked>& pages) {
-    std::erase_if(pages, [](const Looked& page) {
+    std::erase_if(pages, [&](const Looked& page) TNR_REQUIRES(mutex_) {
         auto live = page.range->live.find(page.page);
-        return page.wanted ? page.range->states[page.page] != PageState::stale
+        return page.wanted ? !can_go_live(page.range, page.page)
                            : live == page.range->live.end() || live->second.theirs == page.looks.seen();
     });
     // The program sees all of it or nothing.
@@ -204,6 +208,7 @@ size_t PageTurns::live_round() {
     if (!anything_at_work()) end_live_everywhere();  // what is touched now is fetched
     close_live();
     send({});
+    while (giving_ > 0) changed_.wait(mutex_);  // what another thread sends is not to be looked at half-way
     std::vector<Looked> pages;
     if (turn == turns_ && anything_at_work()) pages = live_and_wanted(wishes_);
     wishes_.clear();
@@ -213,7 +218,7 @@ size_t PageTurns::live_round() {
     // What was taken or sent meanwhile was not seen here: whoever waits asks again.
     if (!sound)
         end_live_everywhere();
-    else if (turn == turns_ && sends == sends_)
+    else if (turn == turns_ && sends == sends_ && !in_host_function_)
         show_live(pages);
     forget_untouched();
     changed_.notify_all();

@@ -88,6 +88,7 @@ private:
     void end_live_everywhere() TNR_REQUIRES(mutex_);
     static void send_live(const std::vector<LivePiece>& pieces);
     void note_sent(const std::vector<LivePiece>& pieces) TNR_REQUIRES(mutex_);
+    bool can_go_live(const Range& range, size_t page) TNR_REQUIRES(mutex_);
     std::vector<Looked> live_and_wanted(std::vector<LiveWish> wishes) TNR_REQUIRES(mutex_);
     static bool look(std::vector<Looked>& pages);
     bool look_until_settled(std::vector<Looked>& pages) TNR_REQUIRES(mutex_);

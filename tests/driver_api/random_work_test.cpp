@@ -2,6 +2,7 @@
 // stream that gets work waits for the one before, by an event; so the order is known, and everything else is left to the GPU.
 // TNR_RANDOM_WORK=FIRST:COUNT runs other seeds than the few of every day.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
@@ -425,14 +426,40 @@ public:
     CUcontext handle = nullptr;
 };
 
-}  // namespace
+// Kernels of a stream of their own, one after the other, each longer than a program waits for a page that it touches: so
+// pages are used by both sides at once.
+class KernelsBeside {
+public:
+    KernelsBeside(const Module& module, CUcontext context) : spin_(module.function("spin")) {
+        run_once(spin_, out_.address, 1);
+        thread_ = std::thread([this, context] {
+            result_ = cu.cuCtxSetCurrent(context);
+            while (result_ == CUDA_SUCCESS && !ended_) {
+                result_ = launch_shaped(spin_, 1, 32, 0, stream_.handle, out_.address, 20'000);
+                if (result_ == CUDA_SUCCESS) result_ = cu.cuStreamSynchronize(stream_);
+            }
+        });
+    }
+    ~KernelsBeside() { (void)end(); }
+    KernelsBeside(const KernelsBeside&) = delete;
+    KernelsBeside& operator=(const KernelsBeside&) = delete;
+    CUresult end() {
+        ended_ = true;
+        if (thread_.joinable()) thread_.join();
+        return result_;
+    }
 
-TEST_CASE("random work on every kind of memory does what it does one by one",
-          "[copy][graph][pinned][managed][random]") {
-    Gpu gpu;
-    const OtherContext other;
-    const Module module;
-    unsigned first = 1, count = 10;
+private:
+    Stream stream_{CU_STREAM_NON_BLOCKING};
+    Memory out_{32 * sizeof(unsigned)};
+    CUfunction spin_;
+    std::atomic<CUresult> result_{CUDA_SUCCESS};
+    std::atomic<bool> ended_{false};
+    std::thread thread_;
+};
+
+void run_random_work(const Gpu& gpu, const OtherContext& other, const Module& module, unsigned count) {
+    unsigned first = 1;
     if (const char* asked = std::getenv("TNR_RANDOM_WORK")) REQUIRE(std::sscanf(asked, "%u:%u", &first, &count) == 2);
     for (unsigned seed = first; seed < first + count; seed += 2) {
         std::string together;
@@ -443,4 +470,23 @@ TEST_CASE("random work on every kind of memory does what it does one by one",
         INFO(alone << together);
         REQUIRE((alone.empty() && together.empty()));
     }
+}
+
+}  // namespace
+
+TEST_CASE("random work on every kind of memory does what it does one by one",
+          "[copy][graph][pinned][managed][random]") {
+    Gpu gpu;
+    const OtherContext other;
+    const Module module;
+    run_random_work(gpu, other, module, 10);
+}
+
+TEST_CASE("random work beside kernels that take their time", "[copy][graph][pinned][managed][random]") {
+    Gpu gpu;
+    const OtherContext other;
+    const Module module;
+    KernelsBeside kernels(module, gpu.context);
+    run_random_work(gpu, other, module, 6);
+    CU_OK(kernels.end());
 }
