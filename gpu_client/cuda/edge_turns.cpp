@@ -87,7 +87,7 @@ void PageTurns::fetch_edges() {
     while (!edges_can_move()) changed_.wait(mutex_);
     if (edges_given_ > edges_fetched_) {
         std::erase_if(works_, [](const Work& work) { return is_complete(work); });
-        const uint64_t finished = works_.empty() && submitting_ == 0 ? turns_ : 0;
+        const uint64_t finished = all_is_done() ? turns_ : 0;
         fetch_edges(Edges(edges_));
         edges_fetched_ = std::max(edges_fetched_, finished);
     }
@@ -103,6 +103,14 @@ std::vector<Work> PageTurns::long_work() {
     for (auto& work : works_)
         if (work.since <= before) found.push_back(work);
     return found;
+}
+
+// Something may be new there that nobody else will look at soon. When all is done, that is so until somebody has looked: the
+// program may poll the last word of a kernel, and never wait for it.
+bool PageTurns::edges_due() {
+    if (edges_.empty() || edges_given_ <= edges_fetched_) return false;
+    if (!long_work().empty()) return true;
+    return all_is_done() && last_given_ + live_patience <= std::chrono::steady_clock::now();
 }
 
 // Whether it is over: perhaps nobody else asks. An answer that comes soon spares the rounds.

@@ -249,7 +249,8 @@ std::chrono::microseconds PageTurns::live_round() {
     if (turn == turns_ && anything_at_work()) looked = live_and_wanted(wishes_);
     wishes_.clear();
     const bool pages = !looked.empty();
-    if (pages || !long_work().empty())
+    const bool due = edges_due(), done = all_is_done();
+    if (pages || due)
         for (auto& edge : edges_) looked.push_back({nullptr, edge, 0, false, Looks(edge->known)});
     const auto sends = sends_;
     size_t bytes = 0;
@@ -264,6 +265,7 @@ std::chrono::microseconds PageTurns::live_round() {
     const bool edges_count = sound && edges == edge_changes_ && (pages_count || live_.empty());
     std::erase_if(looked, [&](auto& one) { return one.edge ? !edges_count : !pages_count; });
     show_live(looked);
+    if (due && done && turn == turns_ && (edges_count || !sound)) edges_fetched_ = turn;
     forget_untouched();
     changed_.notify_all();
     const bool idle = !pages && edges_before == edge_changes_;
@@ -275,7 +277,7 @@ std::chrono::microseconds PageTurns::live_round() {
 
 // Until there is something to carry over.
 void PageTurns::wait_for_live() {
-    while (live_.empty() && wishes_.empty() && unsent_.empty() && (edges_.empty() || long_work().empty())) {
+    while (live_.empty() && wishes_.empty() && unsent_.empty() && !edges_due()) {
         const auto turn = turns_;
         if (!edges_.empty()) {
             const auto now = Clock::now();
@@ -284,7 +286,7 @@ void PageTurns::wait_for_live() {
             live_wanted_.wait_until(mutex_, next);
         }
         // A program that goes on working need not wake us each time.
-        if (!wishes_.empty() || (!edges_.empty() && (turn != turns_ || !works_.empty()))) continue;
+        if (!wishes_.empty() || (!edges_.empty() && (turn != turns_ || edges_given_ > edges_fetched_))) continue;
         sleeps_ = true;
         live_wanted_.wait(mutex_);
         sleeps_ = false;

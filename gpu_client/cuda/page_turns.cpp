@@ -208,7 +208,7 @@ void PageTurns::given(const Work* given) {
     changed_.notify_all();
     if (!given) return;
     Work work = *given;
-    work.since = std::chrono::steady_clock::now();
+    work.since = last_given_ = std::chrono::steady_clock::now();
     auto same = [&](const Work& other) { return other.context == work.context && other.stream == work.stream; };
     auto found = std::find_if(works_.begin(), works_.end(), same);
     if (found == works_.end())

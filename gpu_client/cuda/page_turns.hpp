@@ -118,6 +118,8 @@ private:
     void note_edges() TNR_REQUIRES(mutex_);
     void fetch_edges(const Edges& edges) TNR_REQUIRES(mutex_);
     std::vector<Work> long_work() TNR_REQUIRES(mutex_);
+    bool all_is_done() const TNR_REQUIRES(mutex_) { return works_.empty() && submitting_ == 0; }
+    bool edges_due() TNR_REQUIRES(mutex_);
     void ask_for_long_work() TNR_REQUIRES(mutex_);
 
     Mutex mutex_;  // held for moments: nothing is sent, nothing waited for
@@ -145,7 +147,8 @@ private:
     std::atomic<size_t> edge_count_{0};
     uint64_t edges_given_ TNR_GUARDED_BY(mutex_) = 0;    // the GPU's last turn that may change them
     uint64_t edges_fetched_ TNR_GUARDED_BY(mutex_) = 0;  // the last turn of which everything is here
-    uint64_t edge_changes_ TNR_GUARDED_BY(mutex_) = 0;   // how often what is known of them has changed
+    std::chrono::steady_clock::time_point last_given_ TNR_GUARDED_BY(mutex_){};
+    uint64_t edge_changes_ TNR_GUARDED_BY(mutex_) = 0;  // how often what is known of them has changed
     bool fetching_edges_ TNR_GUARDED_BY(mutex_) = false;
     std::chrono::microseconds edge_pause_ TNR_GUARDED_BY(mutex_){0};  // between rounds that nobody seems to need
 };

@@ -32,16 +32,9 @@ void for_words(uint64_t begin, uint64_t end, Use use) {
         auto fits = [&](uint64_t size) { return at % size == 0 && end - at >= size; };
         auto next = [&](auto word) {
             use(at, word);
-            at += sizeof(word);
+            return sizeof(word);
         };
-        if (fits(8))
-            next(uint64_t{});
-        else if (fits(4))
-            next(uint32_t{});
-        else if (fits(2))
-            next(uint16_t{});
-        else
-            next(uint8_t{});
+        at += fits(8) ? next(uint64_t{}) : fits(4) ? next(uint32_t{}) : fits(2) ? next(uint16_t{}) : next(uint8_t{});
     }
 }
 
