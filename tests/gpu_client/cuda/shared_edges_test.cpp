@@ -14,18 +14,18 @@ using namespace tnr::cuda;
 namespace {
 
 // Words of the program's, of which some bytes are registered.
-struct Program {
+struct ProgramWords {
     alignas(8) std::array<unsigned char, 32> bytes{};
     SharedEdge edge;
 
-    Program(size_t first, size_t count) {
+    ProgramWords(size_t first, size_t count) {
         for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i);
         edge.host = reinterpret_cast<uint64_t>(&bytes[first]);
         edge.bytes = count;
         edge.known = edge.here();
     }
-    Program(const Program&) = delete;
-    Program& operator=(const Program&) = delete;
+    ProgramWords(const ProgramWords&) = delete;
+    ProgramWords& operator=(const ProgramWords&) = delete;
     // The changes, by where they are in `bytes`.
     std::vector<std::pair<size_t, size_t>> changes() {
         std::vector<std::pair<size_t, size_t>> found;
@@ -42,25 +42,25 @@ struct Program {
         return seen;
     }
 };
-using Runs = std::vector<std::pair<size_t, size_t>>;
+using EdgeRuns = std::vector<std::pair<size_t, size_t>>;
 
 }  // namespace
 
 TEST_CASE("of an end the words that changed are carried over, from the lowest address on", "[shared edges]") {
-    Program program(5, 20);
+    ProgramWords program(5, 20);
     CHECK_FALSE(program.edge.changed_here());
     program.bytes[4] = program.bytes[25] = 99;  // not registered
     CHECK_FALSE(program.edge.changed_here());
     program.bytes[20] = program.bytes[5] = 99;
     CHECK(program.edge.changed_here());
-    CHECK(program.changes() == Runs{{5, 1}, {20, 1}});
+    CHECK(program.changes() == EdgeRuns{{5, 1}, {20, 1}});
     CHECK_FALSE(program.edge.changed_here());
     program.bytes[8] = program.bytes[15] = 99;  // both ends of what may be one variable: it travels whole
-    CHECK(program.changes() == Runs{{8, 8}});
+    CHECK(program.changes() == EdgeRuns{{8, 8}});
 }
 
 TEST_CASE("the bytes that the GPU changed are written, and nothing else", "[shared edges]") {
-    Program program(5, 20);
+    ProgramWords program(5, 20);
     program.bytes[4] = program.bytes[6] = program.bytes[9] = program.bytes[25] = 99;  // beside it, meanwhile
     const auto before = program.bytes;
     for (size_t at : {5, 8, 10, 24}) {
@@ -69,15 +69,15 @@ TEST_CASE("the bytes that the GPU changed are written, and nothing else", "[shar
     }
     for (size_t at = 0; at < before.size(); ++at)
         if (at != 5 && at != 8 && at != 10 && at != 24) CHECK(program.bytes[at] == before[at]);
-    CHECK(program.changes() == Runs{{6, 4}});  // and the GPU gets what the program has written, as words
+    CHECK(program.changes() == EdgeRuns{{6, 4}});  // and the GPU gets what the program has written, as words
 }
 
 TEST_CASE("what both have changed stays as the program has it", "[shared edges]") {
-    Program program(8, 8);
+    ProgramWords program(8, 8);
     program.bytes[8] = 99;
     program.edge.take_in(program.with(8, 200));
     CHECK(program.bytes[8] == 99);
-    CHECK(program.changes() == Runs{{8, 1}});
+    CHECK(program.changes() == EdgeRuns{{8, 1}});
 }
 
 TEST_CASE("a flag in one end is not seen before what was written to another before it", "[shared edges]") {
