@@ -2,6 +2,12 @@
 //
 // A thread carries over what changes, in rounds: what the program has written since is sent, then the GPU's pages are looked
 // at, and what is new there is shown to the program. A page is part of that for a moment after the program has touched it.
+//
+// So are the ends of registered memory (shared_edges.hpp), whoever touches them: nothing tells us. They take part in the
+// rounds of pages, and have rounds of their own while work goes on for long. Those come ever less often while nothing
+// changes. The program's pages and ends stay in the order in which it wrote them:
+// * Before it may write to a page, what it has changed in ends is noted; so data there comes before a flag in the page.
+// * When ends are looked at, no page can be written; so data in pages comes before a flag in an end.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,9 +29,14 @@ constexpr int looks_max = 4;
 // Between rounds, so that they take a part of the line only.
 constexpr std::chrono::microseconds round_pause_min{100}, round_pause_max{10'000};
 constexpr size_t looked_bytes_per_us = 100;
+// Of rounds that nobody seems to need, for ends of registered memory only.
+constexpr std::chrono::microseconds idle_pause_max{10'000};
+constexpr size_t idle_bytes_per_us = 1;
 
+// A page, or an end of registered memory.
 struct PageTurns::Looked {
     Range range;
+    std::shared_ptr<SharedEdge> edge;
     size_t page = 0;
     bool wanted = false;  // the program does not have it yet
     Looks looks;
@@ -34,8 +45,13 @@ struct PageTurns::Looked {
 
 void PageTurns::want_live(const Range& range, PageRun run) {
     wishes_.push_back({range, run});
-    if (!std::exchange(carries_, true)) start_background_thread([this] { carry_live(); });
+    start_carrying();
     live_wanted_.notify_one();
+}
+
+void PageTurns::start_carrying() {
+    if (!std::exchange(carries_, true)) start_background_thread([this] { carry_live(); });
+    if (std::exchange(sleeps_, false)) live_wanted_.notify_one();
 }
 
 // ---- from the program to the GPU ----
@@ -48,6 +64,7 @@ bool PageTurns::open_live(const PageFault& fault, const Range& range, size_t pag
         return false;
     }
     close_live();
+    if (!fetching_edges_) note_edges();
     if (!range->open_live(page, fault.address % page_bytes())) {
         send(take_from_program(every_stream));
         return false;
@@ -65,7 +82,12 @@ void PageTurns::close_live() {
 void PageTurns::close_live(const Range& range, size_t page) {
     for (auto run : range->close_live(page)) {
         const auto from = range->live[page].known.begin() + static_cast<ptrdiff_t>(run.first);
-        unsent_.push_back({range, page, run.first, PageBytes(from, from + static_cast<ptrdiff_t>(run.count))});
+        unsent_.push_back({{range->context, range->transfers},
+                           range->device + page * page_bytes() + run.first,
+                           PageBytes(from, from + static_cast<ptrdiff_t>(run.count)),
+                           range,
+                           page,
+                           run.first});
     }
 }
 
@@ -84,15 +106,15 @@ void PageTurns::end_live_everywhere() {
 }
 
 void PageTurns::send_live(const std::vector<LivePiece>& pieces) {
-    for (auto& [range, page, first, bytes] : pieces)
-        give_bytes({range->context, range->transfers}, range->device + page * page_bytes() + first, bytes.data(),
-                   bytes.size());
+    for (auto& piece : pieces) give_bytes(piece.by, piece.device, piece.bytes.data(), piece.bytes.size());
 }
 
 void PageTurns::note_sent(const std::vector<LivePiece>& pieces) {
-    for (auto& [range, page, first, bytes] : pieces)
-        if (auto live = range->live.find(page); live != range->live.end())
-            std::memcpy(&live->second.theirs[first], bytes.data(), bytes.size());
+    for (auto& piece : pieces) {
+        if (!piece.range) continue;
+        if (auto live = piece.range->live.find(piece.page); live != piece.range->live.end())
+            std::memcpy(&live->second.theirs[piece.first], piece.bytes.data(), piece.bytes.size());
+    }
 }
 
 // ---- from the GPU to the program ----
@@ -110,13 +132,13 @@ std::vector<PageTurns::Looked> PageTurns::live_and_wanted(std::vector<LiveWish> 
     if (live + wanted > live_pages_max) end_live_everywhere();
     std::vector<Looked> pages;
     for (auto& range : live_)
-        for (auto& [page, known] : range->live) pages.push_back({range, page, false, Looks(known.theirs)});
+        for (auto& [page, known] : range->live) pages.push_back({range, nullptr, page, false, Looks(known.theirs)});
     for (auto& wish : wishes) {
         const auto& range = wish.range;
         for (size_t page = wish.run.first; page < wish.run.end() && pages.size() < live_pages_max; ++page) {
             auto same = [&](const Looked& other) { return other.range == range && other.page == page; };
             if (can_go_live(range, page) && std::none_of(pages.begin(), pages.end(), same))
-                pages.push_back({range, page, true, Looks({})});
+                pages.push_back({range, nullptr, page, true, Looks({})});
         }
     }
     return pages;
@@ -127,6 +149,11 @@ bool PageTurns::look(std::vector<Looked>& pages) {
     std::map<Transfers, std::vector<WantedBytes>> wanted;
     std::vector<PageBytes> seen(pages.size());
     for (size_t i = 0; i < pages.size(); ++i) {
+        if (auto* edge = pages[i].edge.get()) {
+            seen[i].resize(edge->lead() + edge->bytes);
+            wanted[{edge->context, edge->transfers}].push_back({edge->device, edge->bytes, &seen[i][edge->lead()]});
+            continue;
+        }
         auto& range = *pages[i].range;
         seen[i].resize(range.live_bytes(pages[i].page));
         wanted[{range.context, range.transfers}].push_back(
@@ -154,16 +181,28 @@ bool PageTurns::look_until_settled(std::vector<Looked>& pages) {
 
 void PageTurns::show_live(std::vector<Looked>& pages) {
     std::erase_if(pages, [&](const Looked& page) TNR_REQUIRES(mutex_) {
+        if (page.edge) return page.edge->known == page.looks.seen();
         auto live = page.range->live.find(page.page);
         return page.wanted ? !can_go_live(page.range, page.page)
                            : live == page.range->live.end() || live->second.theirs == page.looks.seen();
     });
-    // The program sees all of it or nothing.
+    // The program sees all of it or nothing. Ends it sees at any time: then it waits for what is in pages.
     for (auto& page : pages) {
+        if (page.edge) continue;
         if (!page.wanted) close_live(page.range, page.page);
         (void)page.range->view->protect({page.page, 1}, PageAccess::none);
     }
-    for (auto& [range, page, wanted, looks, settled] : pages) {
+    for (auto& page : pages) {
+        if (!page.edge) continue;
+        page.edge->take_in(page.looks.seen());
+        ++edge_changes_;
+    }
+    std::erase_if(pages, [](const Looked& page) { return page.edge != nullptr; });
+    show_pages(pages);
+}
+
+void PageTurns::show_pages(std::vector<Looked>& pages) {
+    for (auto& [range, edge, page, wanted, looks, settled] : pages) {
         auto& live = range->live[page];
         if (wanted)
             live = {looks.seen(), looks.seen(), false, 0, Clock::now()};
@@ -198,40 +237,74 @@ bool PageTurns::anything_at_work() {
                        [&](auto& wish) TNR_REQUIRES(mutex_) { return has_work(wish.range); });
 }
 
-// Returns how many bytes of the GPU's were looked at.
-size_t PageTurns::live_round() {
-    if (giving_ > 0 || in_host_function_) {
+// Returns how long to wait before the next.
+std::chrono::microseconds PageTurns::live_round() {
+    if (!edges_can_move() || in_host_function_) {
         changed_.wait_for(mutex_, round_pause_max, [] { return false; });
-        return 0;
+        return round_pause_min;
     }
-    const auto turn = turns_;
+    const auto turn = turns_, edges_before = edge_changes_;
     if (!anything_at_work()) end_live_everywhere();  // what is touched now is fetched
     close_live();
+    note_edges();
+    const auto edges = edge_changes_;
     send({});
     while (giving_ > 0) changed_.wait(mutex_);  // what another thread sends is not to be looked at half-way
-    std::vector<Looked> pages;
-    if (turn == turns_ && anything_at_work()) pages = live_and_wanted(wishes_);
+    std::vector<Looked> looked;
+    if (turn == turns_ && anything_at_work()) looked = live_and_wanted(wishes_);
     wishes_.clear();
+    const bool pages = !looked.empty();
+    const bool due = edges_due(), done = all_is_done();
+    if (pages || due)
+        for (auto& edge : edges_) looked.push_back({nullptr, edge, 0, false, Looks(edge->known)});
     const auto sends = sends_;
-    const size_t bytes = pages.size() * page_bytes();
-    const bool sound = pages.empty() || look_until_settled(pages);
+    size_t bytes = 0;
+    for (auto& one : looked) bytes += one.edge ? one.edge->bytes : page_bytes();
+    const bool sound = looked.empty() || look_until_settled(looked);
     // What was taken or sent meanwhile was not seen here: whoever waits asks again.
-    if (!sound)
+    if (!sound) {
         end_live_everywhere();
-    else if (turn == turns_ && sends == sends_ && !in_host_function_)
-        show_live(pages);
+        for (auto& work : long_work()) (void)finish(work, std::chrono::milliseconds{0});  // a lost one is forgotten
+    }
+    const bool pages_count = sound && turn == turns_ && sends == sends_ && !in_host_function_;
+    const bool edges_count = sound && edges == edge_changes_ && (pages_count || live_.empty());
+    std::erase_if(looked, [&](auto& one) { return one.edge ? !edges_count : !pages_count; });
+    show_live(looked);
+    if (due && done && turn == turns_ && (edges_count || !sound)) edges_fetched_ = turn;
     forget_untouched();
     changed_.notify_all();
-    return bytes;
+    const bool idle = !pages && edges_before == edge_changes_;
+    const std::chrono::microseconds pause(bytes / looked_bytes_per_us), idle_pause(bytes / idle_bytes_per_us);
+    edge_pause_ =
+        idle ? std::clamp(edge_pause_ * 2, round_pause_min, std::max(idle_pause, idle_pause_max)) : round_pause_min;
+    return idle ? edge_pause_ : std::clamp(pause, round_pause_min, round_pause_max);
+}
+
+// Until there is something to carry over.
+void PageTurns::wait_for_live() {
+    while (live_.empty() && wishes_.empty() && unsent_.empty() && !edges_due()) {
+        const auto turn = turns_;
+        if (!edges_.empty()) {
+            const auto now = Clock::now();
+            auto next = now + live_patience;
+            for (auto& work : works_) next = std::min(next, work.since + live_patience);
+            live_wanted_.wait_until(mutex_, next);
+        }
+        // A program that goes on working need not wake us each time.
+        if (!wishes_.empty() || (!edges_.empty() && (turn != turns_ || edges_given_ > edges_fetched_))) continue;
+        sleeps_ = true;
+        live_wanted_.wait(mutex_);
+        sleeps_ = false;
+    }
 }
 
 void PageTurns::carry_live() {
     mutex_.lock();
     while (true) {
-        while (live_.empty() && wishes_.empty() && unsent_.empty()) live_wanted_.wait(mutex_);
-        const std::chrono::microseconds pause(live_round() / looked_bytes_per_us);
-        live_wanted_.wait_for(mutex_, std::clamp(pause, round_pause_min, round_pause_max),
-                              [&]() TNR_REQUIRES(mutex_) { return !wishes_.empty(); });
+        wait_for_live();
+        if (!edges_.empty()) ask_for_long_work();
+        const auto pause = live_round();
+        live_wanted_.wait_for(mutex_, pause, [&]() TNR_REQUIRES(mutex_) { return !wishes_.empty(); });
     }
 }
 

@@ -6,6 +6,7 @@
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/page_file.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;

@@ -18,7 +18,8 @@ struct Work {
     uint64_t context = 0;
     uint64_t stream = 0;  // handle; 0: a default stream
     uint64_t position = 0;
-    std::shared_ptr<struct WorkAsked> asked;  // set by wait_for()
+    std::shared_ptr<struct WorkAsked> asked;        // set by wait_for()
+    std::chrono::steady_clock::time_point since{};  // when the program had submitted it
 };
 Work work_of(const Context& context, const StreamRef& stream);
 // True if it is known already.

@@ -15,8 +15,6 @@ namespace tnr::cuda {
 constexpr int patient_tries = 16;
 // New work waits so long at most: what the thread waits for may need it.
 constexpr std::chrono::seconds politeness{1};
-// A touch of memory that a running kernel may use waits so long for it; then both have the page.
-constexpr std::chrono::milliseconds live_patience{5};
 // A touch of managed memory waits for the kernel however long it takes; this long is told, once.
 constexpr std::chrono::seconds remarkable_wait{10};
 // An access that cannot be made after so many tries has another reason: the program has unmapped what it registered.
@@ -140,16 +138,18 @@ std::vector<PageTurns::Change> PageTurns::take_from_program(uint64_t stream) {
     return changes;
 }
 
+// Pieces stay in their order, whoever sends them. Until all is sent, nobody brings a page of what has been taken.
 void PageTurns::send(const std::vector<Change>& changes) {
-    const auto pieces = std::exchange(unsent_, {});
-    if (changes.empty() && pieces.empty()) return;
+    if (changes.empty() && unsent_.empty()) return;
     ++giving_;
     ++sends_;
-    auto note = [&](const SharedRange& range) TNR_REQUIRES(mutex_) {
-        if (in_host_function_) given_meanwhile_.push_back({range.context, range.transfers});
-    };
-    for (auto& piece : pieces) note(*piece.range);
-    for (auto& change : changes) note(*change.range);
+    while (pieces_travel_) changed_.wait(mutex_);
+    pieces_travel_ = true;
+    const auto pieces = std::exchange(unsent_, {});
+    if (in_host_function_) {
+        for (auto& piece : pieces) (piece.range ? given_meanwhile_ : edges_given_meanwhile_).push_back(piece.by);
+        for (auto& [range, taken] : changes) given_meanwhile_.push_back({range->context, range->transfers});
+    }
     mutex_.unlock();
     send_live(pieces);
     for (auto& change : changes)
@@ -157,21 +157,24 @@ void PageTurns::send(const std::vector<Change>& changes) {
     mutex_.lock();
     for (auto& change : changes) change.range->hide(change.taken);
     note_sent(pieces);
+    pieces_travel_ = false;
     --giving_;
     changed_.notify_all();
 }
 
-uint64_t PageTurns::give(uint64_t stream) {
+void PageTurns::give(uint64_t stream) {
     mutex_.lock();
     if (stream != every_stream)
         changed_.wait_for(mutex_, politeness, [&]() TNR_REQUIRES(mutex_) { return impatient_ == 0; });
-    while (giving_ > 0) changed_.wait(mutex_);
+    while (!edges_can_move()) changed_.wait(mutex_);
     ++submitting_;
-    const uint64_t turn = ++turns_;
+    ++turns_;
+    if (!edges_.empty()) edges_given_ = turns_;
     stats().pages.begin_turn();
-    send(take_from_program(stream));
+    const auto changes = take_from_program(stream);
+    note_edges();
+    send(changes);
     mutex_.unlock();
-    return turn;
 }
 
 void PageTurns::host_function_begins() {
@@ -180,41 +183,42 @@ void PageTurns::host_function_begins() {
     send({});
     in_host_function_ = true;
     mutex_.unlock();
+    fetch_edges();
 }
 
 void PageTurns::host_function_ended(std::vector<Transfers>& used) {
-    bool touched = false;
-    {
-        LockGuard lock(mutex_);
-        touched = std::exchange(touched_, false) || !live_.empty();
-    }
+    mutex_.lock();
+    while (!edges_can_move()) changed_.wait(mutex_);
+    note_edges();
+    send({});
+    const bool touched = std::exchange(touched_, false) || !live_.empty();
+    mutex_.unlock();
     if (touched) {
         give(every_stream);
         given(nullptr);
     }
     LockGuard lock(mutex_);
     if (touched) used.insert(used.end(), given_meanwhile_.begin(), given_meanwhile_.end());
+    used.insert(used.end(), edges_given_meanwhile_.begin(), edges_given_meanwhile_.end());
     given_meanwhile_.clear();
+    edges_given_meanwhile_.clear();
     in_host_function_ = false;
 }
 
-uint64_t PageTurns::finished_turn() {
-    LockGuard lock(mutex_);
-    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
-    return works_.empty() && submitting_ == 0 ? turns_ : 0;
-}
-
-void PageTurns::given(const Work* work) {
+void PageTurns::given(const Work* given) {
     LockGuard lock(mutex_);
     --submitting_;
     changed_.notify_all();
-    if (!work) return;
-    auto same = [&](const Work& other) { return other.context == work->context && other.stream == work->stream; };
+    if (!given) return;
+    Work work = *given;
+    work.since = last_given_ = std::chrono::steady_clock::now();
+    auto same = [&](const Work& other) { return other.context == work.context && other.stream == work.stream; };
     auto found = std::find_if(works_.begin(), works_.end(), same);
     if (found == works_.end())
-        works_.push_back(*work);
-    else if (found->position < work->position)
-        *found = *work;
+        works_.push_back(work);
+    else if (found->position < work.position)
+        *found = work;
+    if (!edges_.empty()) start_carrying();
 }
 
 // ---- from the GPU to the program ----

@@ -1,7 +1,9 @@
 // Who has which page of the memory that shared_pages.hpp is about: the GPU or the program, by turns; or both while a kernel
-// runs (live_pages.hpp), for which a thread of ours carries over what changes. Any thread.
+// runs (live_pages.hpp), for which a thread of ours carries over what changes. So it does with the ends of registered memory
+// (shared_edges.hpp), which are the program's all the time. Any thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
+#include "gpu_client/cuda/shared_edges.hpp"
 #include "gpu_client/cuda/shared_range.hpp"
 
 namespace tnr::cuda {
@@ -26,10 +29,8 @@ public:
     void expect(uint64_t host, uint64_t bytes, bool soon) TNR_EXCLUDES(mutex_);
 
     // `stream`: handle; 0: a default stream's work.
-    uint64_t give(uint64_t stream) TNR_EXCLUDES(mutex_);
+    void give(uint64_t stream) TNR_EXCLUDES(mutex_);
     void given(const Work* work) TNR_EXCLUDES(mutex_);
-    // The last of the GPU's turns if everything that was given is complete; else 0.
-    uint64_t finished_turn() TNR_EXCLUDES(mutex_);
     bool serve(const PageFault& fault) TNR_EXCLUDES(mutex_);
     // The child of a fork finds its own copy of registered memory as the program had it; managed and mapped memory is
     // not there, as with a local GPU. Between before_fork() and the other two the lock is held, so nothing is half
@@ -47,7 +48,18 @@ public:
     // Adds what has moved pages to the GPU since.
     void host_function_ended(std::vector<Transfers>& used) TNR_EXCLUDES(mutex_);
 
+    // ---- ends of registered memory, in edge_turns.cpp ----
+    void add_edge(SharedEdge edge) TNR_EXCLUDES(mutex_);
+    // Of the memory that begins there. What the GPU has changed comes back first if `fetch`.
+    void remove_edges(uint64_t memory, bool fetch) TNR_EXCLUDES(mutex_);
+    bool has_edges() const { return edge_count_.load(std::memory_order_relaxed) != 0; }
+    // What the GPU has changed by now comes here, unless it is here. Blocks.
+    void fetch_edges() TNR_EXCLUDES(mutex_);
+
     static constexpr uint64_t every_stream = UINT64_MAX;
+    // Work that goes on for longer is met while it does: a touch of memory that it may use waits so long for it, and then
+    // both have the page.
+    static constexpr std::chrono::milliseconds live_patience{5};
 
 private:
     using Range = std::shared_ptr<SharedRange>;
@@ -71,9 +83,11 @@ private:
 
     // ---- pages that both use, in live_rounds.cpp ----
     struct LivePiece {
-        Range range;
-        size_t page = 0, first = 0;  // bytes of the page
+        Transfers by;
+        uint64_t device = 0;
         PageBytes bytes;
+        Range range;                 // null: of an end of registered memory
+        size_t page = 0, first = 0;  // bytes of the page
     };
     struct LiveWish {
         Range range;
@@ -93,10 +107,21 @@ private:
     static bool look(std::vector<Looked>& pages);
     bool look_until_settled(std::vector<Looked>& pages) TNR_REQUIRES(mutex_);
     void show_live(std::vector<Looked>& pages) TNR_REQUIRES(mutex_);
+    void show_pages(std::vector<Looked>& pages) TNR_REQUIRES(mutex_);
     void forget_untouched() TNR_REQUIRES(mutex_);
-    size_t live_round() TNR_REQUIRES(mutex_);
+    std::chrono::microseconds live_round() TNR_REQUIRES(mutex_);
     bool anything_at_work() TNR_REQUIRES(mutex_);
+    void start_carrying() TNR_REQUIRES(mutex_);
+    void wait_for_live() TNR_REQUIRES(mutex_);
     void carry_live() TNR_EXCLUDES(mutex_);
+
+    bool edges_can_move() const TNR_REQUIRES(mutex_) { return giving_ == 0 && !fetching_edges_; }
+    void note_edges() TNR_REQUIRES(mutex_);
+    void fetch_edges(const Edges& edges) TNR_REQUIRES(mutex_);
+    std::vector<Work> long_work() TNR_REQUIRES(mutex_);
+    bool all_is_done() const TNR_REQUIRES(mutex_) { return works_.empty() && submitting_ == 0; }
+    bool edges_due() TNR_REQUIRES(mutex_);
+    void ask_for_long_work() TNR_REQUIRES(mutex_);
 
     Mutex mutex_;  // held for moments: nothing is sent, nothing waited for
     Condition changed_;
@@ -104,12 +129,13 @@ private:
     std::vector<Range> held_ TNR_GUARDED_BY(mutex_);           // of which the program has pages
     std::vector<Work> works_ TNR_GUARDED_BY(mutex_);           // that may still be going on: the last of each stream
     int giving_ TNR_GUARDED_BY(mutex_) = 0;                    // threads that send what the program has changed
+    bool pieces_travel_ TNR_GUARDED_BY(mutex_) = false;        // one of them does; the others wait
     int submitting_ TNR_GUARDED_BY(mutex_) = 0;                // between give() and given()
     int impatient_ TNR_GUARDED_BY(mutex_) = 0;                 // faults that have waited long enough
     uint64_t turns_ TNR_GUARDED_BY(mutex_) = 0;                // of the GPU so far
     // Of the function of the program that runs for a stream.
     bool in_host_function_ TNR_GUARDED_BY(mutex_) = false, touched_ TNR_GUARDED_BY(mutex_) = false;
-    std::vector<Transfers> given_meanwhile_ TNR_GUARDED_BY(mutex_);
+    std::vector<Transfers> given_meanwhile_ TNR_GUARDED_BY(mutex_), edges_given_meanwhile_ TNR_GUARDED_BY(mutex_);
     // Pages that both use.
     Condition live_wanted_;
     std::vector<Range> live_ TNR_GUARDED_BY(mutex_);        // with such pages
@@ -117,6 +143,16 @@ private:
     std::vector<LivePiece> unsent_ TNR_GUARDED_BY(mutex_);  // what the program has changed, in its order
     uint64_t sends_ TNR_GUARDED_BY(mutex_) = 0;             // of such
     bool carries_ TNR_GUARDED_BY(mutex_) = false;           // the thread is there
+    bool sleeps_ TNR_GUARDED_BY(mutex_) = false;            // it does, until somebody notifies it
+    // Ends of registered memory.
+    Edges edges_ TNR_GUARDED_BY(mutex_);  // by address here
+    std::atomic<size_t> edge_count_{0};
+    uint64_t edges_given_ TNR_GUARDED_BY(mutex_) = 0;    // the GPU's last turn that may change them
+    uint64_t edges_fetched_ TNR_GUARDED_BY(mutex_) = 0;  // the last turn of which everything is here
+    std::chrono::steady_clock::time_point last_given_ TNR_GUARDED_BY(mutex_){};
+    uint64_t edge_changes_ TNR_GUARDED_BY(mutex_) = 0;  // how often what is known of them has changed
+    bool fetching_edges_ TNR_GUARDED_BY(mutex_) = false;
+    std::chrono::microseconds edge_pause_ TNR_GUARDED_BY(mutex_){0};  // between rounds that nobody seems to need
 };
 
 }  // namespace tnr::cuda

@@ -7,7 +7,6 @@
 
 #include "gpu_client/cuda/page_turns.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/shared_edges.hpp"
 
 namespace tnr::cuda {
 
@@ -30,7 +29,7 @@ void watch_forks() {
 }
 
 void waited_for_work() {
-    if (shared_edges != 0) fetch_edges(pages().finished_turn());
+    if (pages().has_edges()) pages().fetch_edges();
 }
 
 // The whole pages of [host, host + bytes).
@@ -79,7 +78,7 @@ CUresult share_registered(const Context& context, const SharedMemory& memory, ui
         if (result != CUDA_SUCCESS) return result;
     }
     for (auto [from, to] : {std::pair(memory.host, inner_begin), std::pair(inner_end, end)})
-        if (from < to) add_edge({from, there(from), to - from, memory.host, context.handle, transfers, {}});
+        if (from < to) pages().add_edge({from, there(from), to - from, memory.host, context.handle, transfers, {}});
     when_told_complete(waited_for_work);
     watch_forks();
     return CUDA_SUCCESS;
@@ -103,7 +102,7 @@ bool unshare_memory(uint64_t host, bool fetch) {
     if (!find_shared(host, memory) || memory.host != host) return false;
     bool own = memory.kind == SharedKind::registered;
     (void)pages().remove(own ? whole_pages(host, memory.bytes).first * page_bytes() : host, fetch);
-    if (own) remove_edges(host, fetch);
+    if (own) pages().remove_edges(host, fetch);
     forget_shared(host);
     return true;
 }
@@ -127,7 +126,7 @@ CUresult attach_shared(uint64_t host, uint64_t stream, bool from_host_only) {
 void GpuTurn::begin_slowly(Context& context, const StreamRef& stream) {
     context_ = &context;
     stream_ = stream;
-    give_edges(pages().give(stream.object ? stream.object->handle : 0));
+    pages().give(stream.object ? stream.object->handle : 0);
 }
 
 void GpuTurn::end() {
@@ -136,15 +135,11 @@ void GpuTurn::end() {
 }
 
 void host_function_begins() {
-    if (!anything_shared()) return;
-    pages().host_function_begins();
-    lend_edges();
+    if (anything_shared()) pages().host_function_begins();
 }
 
 void host_function_ended(std::vector<Transfers>& used) {
-    if (!anything_shared()) return;
-    return_edges(used);
-    pages().host_function_ended(used);
+    if (anything_shared()) pages().host_function_ended(used);
 }
 
 }  // namespace tnr::cuda

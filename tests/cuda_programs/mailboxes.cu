@@ -1,8 +1,10 @@
 // Kernels and the program talk through mapped memory while a kernel runs: flags, answers, data before flags in both
-// directions, counters, and memory that one side fills while the other polls.
+// directions, counters, and memory that one side fills while the other polls; in whole pages, and in registered words
+// whose pages have something else of the program in them.
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <thread>
 
 #include "check.hpp"
@@ -40,6 +42,14 @@ __global__ void produce(volatile int* pages, volatile int* filled, const volatil
 
 __global__ void count_up(volatile int* counter, const volatile int* stop) {
     for (int i = 1; *stop == 0; ++i) *counter = i;
+}
+
+// As benchmarks hold up a stream until they have put all into it. Gives up after a while, and says so.
+__global__ void wait_for_release(const volatile int* released, volatile int* gave_up, long long patience) {
+    const long long begun = clock64();
+    while (*released == 0 && (patience == 0 || clock64() - begun < patience)) {
+    }
+    *gave_up = *released == 0 ? 1 : 2;
 }
 
 void take_a_nap() {
@@ -130,6 +140,47 @@ void use(int* here, int* there) {
     watch_a_counter(here, there);
 }
 
+// The ends of memory that is not made of whole pages. There words come in the order of their addresses.
+void use_ends(int* here, int* there) {
+    const int page = 3 * page_words, last = words - 1;
+    talk(here, there, 3, 0, 16, 17, 20);                 // in one end: the flag behind its data
+    talk(here, there, 0, page, page + 9, last, 20);      // flags in the ends, data in a page
+    talk(here, there, page + 5, 4, 8, page + 1025, 20);  // and the other way around
+    exchange_pages(here, there, 10);
+    watch_a_counter(here, there);
+}
+
+// Nothing beside the words changes, and what the program does there meanwhile stays.
+void use_words(int* released, int* gave_up, volatile int* beside) {
+    int *released_there = nullptr, *gave_up_there = nullptr;
+    CUDA_OK(cudaHostRegister(released, sizeof(int), cudaHostRegisterMapped));
+    CUDA_OK(cudaHostRegister(gave_up, sizeof(int), cudaHostRegisterMapped));
+    CUDA_OK(cudaHostGetDevicePointer(&released_there, released, 0));
+    CUDA_OK(cudaHostGetDevicePointer(&gave_up_there, gave_up, 0));
+    volatile int *release = released, *answer = gave_up;
+    *beside = 0;
+    for (int round = 0; round < 4; ++round) {
+        const bool is_released = round < 3;
+        *release = *answer = 0;
+        wait_for_release<<<1, 1>>>(released_there, gave_up_there, is_released ? 0 : 1000);
+        CUDA_OK(cudaGetLastError());
+        if (round == 1) take_a_nap();
+        *release = is_released;
+        for (int i = 0; round > 0 && *answer == 0; ++i) *beside = *beside + 1, take_a_nap();
+        const int seen = *beside;
+        CUDA_OK(cudaDeviceSynchronize());
+        EXPECT(*answer == (is_released ? 2 : 1));
+        EXPECT(*beside == seen);
+    }
+    CUDA_OK(cudaHostUnregister(released));
+    CUDA_OK(cudaHostUnregister(gave_up));
+}
+
+struct Words {
+    int before, released, between, gave_up;
+};
+Words everybodys;
+
 int main() {
     int *here = nullptr, *there = nullptr;
     CUDA_OK(cudaHostAlloc(&here, words * sizeof(int), cudaHostAllocMapped));
@@ -149,5 +200,18 @@ int main() {
     use(here, there);
     CUDA_OK(cudaHostUnregister(here));
     free(own);
+
+    std::vector<int> unaligned(words + 2 * page_words);
+    const size_t page_offset = reinterpret_cast<uintptr_t>(unaligned.data()) / sizeof(int) % page_words;
+    here = unaligned.data() + (page_words - page_offset) + 600;
+    CUDA_OK(cudaHostRegister(here, words * sizeof(int), cudaHostRegisterMapped));
+    CUDA_OK(cudaHostGetDevicePointer(&there, here, 0));
+    use_ends(here, there);
+    CUDA_OK(cudaHostUnregister(here));
+
+    Words on_the_stack;
+    auto on_the_heap = std::make_unique<Words>();
+    for (auto* all : {&everybodys, &on_the_stack, on_the_heap.get()})
+        use_words(&all->released, &all->gave_up, &all->between);
     return check::finish();
 }
