@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/process_mappings.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
 
 namespace tnr::cuda {
@@ -49,21 +48,9 @@ Mapped map_without_access(uint64_t address, uint64_t bytes) {
     return Mapped::taken;
 }
 
-// What is mapped in this process, in order. Empty when it cannot be read.
-std::vector<Range> mapped_ranges() {
-    std::vector<Range> ranges;
-    std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/maps", "re"), std::fclose);
-    char line[512];
-    while (file && std::fgets(line, sizeof line, file.get())) {
-        unsigned long begin = 0, end = 0;
-        if (std::sscanf(line, "%lx-%lx", &begin, &end) == 2) ranges.push_back({begin, end});
-    }
-    return ranges;
-}
-
 bool is_free(uint64_t address, uint64_t bytes) {
-    auto ranges = mapped_ranges();
-    auto overlaps = [&](const Range& range) { return range.begin < address + bytes && address < range.end; };
+    auto ranges = process_mappings();
+    auto overlaps = [&](const ProcessMapping& range) { return range.begin < address + bytes && address < range.end; };
     return !ranges.empty() && std::none_of(ranges.begin(), ranges.end(), overlaps);
 }
 
@@ -83,7 +70,7 @@ uint64_t random_place(Range range, uint64_t bytes, uint64_t alignment) {
 std::vector<Range> gaps() {
     std::vector<Range> found;
     uint64_t end = 0;
-    for (auto& range : mapped_ranges()) {
+    for (const auto& range : process_mappings()) {
         uint64_t begin = end + gap_margin, until = range.begin - std::min(range.begin, gap_margin);
         if (until > begin && until <= wire::user_addresses_end) found.push_back({begin, until});
         end = std::max(end, range.end);

@@ -90,6 +90,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     const auto current = current_context_handle();  // none is fine
     if (current != 0 && current != context->handle && !one_of_several) return CUDA_ERROR_INVALID_HANDLE;
+    if (function->context != 0 && function->context != context->handle) return CUDA_ERROR_INVALID_HANDLE;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
 
     wire::Launch<> record{function->number,

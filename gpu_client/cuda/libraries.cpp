@@ -272,6 +272,7 @@ CUresult kernel_handle(Library& library, size_t index, uint64_t& handle) {
             function.number = wire::function_number(library.number, index);
             function.handle = value;
             function.library = library.handle;
+            function.context = library.context;
             function.info = &kernel;
         });
     }

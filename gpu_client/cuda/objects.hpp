@@ -117,6 +117,7 @@ struct Function {
     uint64_t number = 0;
     uint64_t handle = 0;
     uint64_t library = 0;
+    uint64_t context = 0;  // the library's, if that is a module
     std::atomic<KernelInfo*> info{nullptr};
 };
 

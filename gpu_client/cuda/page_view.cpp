@@ -10,6 +10,7 @@
 
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/page_watch.hpp"
+#include "gpu_client/cuda/process_mappings.hpp"
 
 namespace tnr::cuda {
 
@@ -101,7 +102,7 @@ private:
 };
 
 // The kernel lets a process write to its own private memory through this file whatever the protection; it may be
-// configured not to.
+// configured not to. Memory that other processes have, too, it does not.
 int own_memory() {
     static const int file = ::open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     return file;
@@ -130,7 +131,8 @@ bool may_write_anyway() {
 
 class ProgramPages : public PageView {
 public:
-    ProgramPages(uint64_t address, uint64_t bytes) : PageView(address), pages_(bytes / page_bytes()) {}
+    ProgramPages(uint64_t address, uint64_t bytes)
+        : PageView(address), pages_(bytes / page_bytes()), second_(address, bytes) {}
     ~ProgramPages() override { (void)protect({0, pages_}, PageAccess::write); }
     ProgramPages(const ProgramPages&) = delete;
     ProgramPages& operator=(const ProgramPages&) = delete;
@@ -144,12 +146,23 @@ public:
         return room.data();
     }
     bool show(PageRun run, const std::vector<std::byte>& room) override {
-        return write_anyway(address_ + run.first * page_bytes(), room.data(), room.size());
+        const uint64_t at = address_ + run.first * page_bytes();
+        for (uint64_t done = 0; done < room.size();) {
+            auto [place, bytes] = second_.find(at + done, room.size() - done);
+            if (place)
+                std::memcpy(place, room.data() + done, bytes);
+            else if (!write_anyway(at + done, room.data() + done, bytes))
+                return false;
+            done += bytes;
+        }
+        return true;
     }
     std::vector<PageRun> touched() const override { return {{0, pages_}}; }
+    bool can_be_written() const { return second_.complete(); }
 
 private:
     const size_t pages_;
+    const SecondPlaces second_;
 };
 
 }  // namespace
@@ -166,7 +179,9 @@ std::unique_ptr<PageView> view_of_fresh_pages(uint64_t address, uint64_t bytes) 
 }
 
 std::unique_ptr<PageView> view_of_program_pages(uint64_t address, uint64_t bytes) {
-    return may_write_anyway() ? std::make_unique<ProgramPages>(address, bytes) : nullptr;
+    if (!may_write_anyway()) return nullptr;
+    auto pages = std::make_unique<ProgramPages>(address, bytes);
+    return pages->can_be_written() ? std::move(pages) : nullptr;
 }
 
 }  // namespace tnr::cuda

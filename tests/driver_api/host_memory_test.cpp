@@ -1,5 +1,8 @@
 // Pinned host memory: CUDA's own and the program's, registered.
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <span>
 
 #include "gpu.hpp"
 
@@ -190,6 +193,32 @@ TEST_CASE("kernels use registered memory through its device pointer", "[host mem
     CU_OK(cu.cuCtxSynchronize());
     CHECK(values == std::vector<int>(5000, 7));
     CU_OK(cu.cuMemHostUnregister(values.data()));
+}
+
+TEST_CASE("kernels use registered memory that other processes may have, too", "[host memory][mapped]") {
+    Gpu gpu;
+    if (!can_map(gpu)) return;
+    Module module;
+    constexpr size_t page = 4096, pages = 9;
+    auto map = [](void* where, size_t bytes, int flags) {
+        return ::mmap(where, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    };
+    auto* first = static_cast<char*>(map(nullptr, pages * page, MAP_PRIVATE));
+    REQUIRE(map(first + 3 * page, 4 * page, MAP_SHARED | MAP_FIXED) ==
+            first + 3 * page);  // with pages of its own around
+    const std::span values(reinterpret_cast<int*>(first), pages * page / sizeof(int));
+    CUdeviceptr device = 0;
+    CU_OK(cu.cuMemHostRegister(first, pages * page, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CU_OK(cu.cuMemHostGetDevicePointer(&device, first, 0));
+    for (int round = 1; round <= 3; ++round) {
+        CU_OK(launch_shaped(module.function("add"), 36, 256, 0, nullptr, device, static_cast<int>(values.size()), 4));
+        CU_OK(cu.cuCtxSynchronize());
+        CHECK(std::ranges::count(values, 5 * round - 1) == static_cast<long>(values.size()));
+        for (auto& value : values) ++value;
+    }
+    CU_OK(cu.cuMemHostUnregister(first));
+    CHECK(std::ranges::count(values, 15) == static_cast<long>(values.size()));
+    ::munmap(first, pages * page);
 }
 
 TEST_CASE("kernels take the address of pinned memory that nobody has mapped", "[host memory][mapped]") {

@@ -198,6 +198,20 @@ TEST_CASE("a launch of no function is refused", "[launch]") {
                     CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("a module's kernels are launched in its own context alone", "[launch]") {
+    Gpu gpu;
+    Module module;
+    Memory out(std::vector<int>{0});
+    auto store = module.function("store");
+    CUcontext other = nullptr;
+    CU_OK(cu.cuCtxCreate(&other, nullptr, 0, gpu.device));
+    CU_CHECK(launch(store, nullptr, out.address, 1), CUDA_ERROR_INVALID_HANDLE);
+    CU_OK(cu.cuCtxSynchronize());
+    CU_OK(cu.cuCtxDestroy(other));
+    CU_OK(launch(store, nullptr, out.address, 2));
+    CHECK(out.first<int>() == 2);
+}
+
 TEST_CASE("a launch described by a struct takes its attributes", "[launch]") {
     Gpu gpu;
     Module module;
