@@ -80,8 +80,9 @@ PROGRAMS = {
     "warp": Program(["warp-lang==1.10.1", "numpy==2.2.6"],
                     # Left out of its suite: 6,317 copies (an hour), grids of 2^31 threads, whole example programs, and modules
                     # for which NVRTC or the emulated GPU needs many minutes.
-                    {"warp": job("warp"), "warp-suite": suite("warp.tests", "warp.txt", "--plugin", "warp_on_gpu", *(
-                        word for module in WARP_MODULES_LEFT_OUT for word in ("--without", module)))},
+                    {"warp": job("warp"), "warp-suite": suite(
+                        "warp.tests", "warp.txt", "--plugin", "warp_on_gpu", "--limit", "1800", *(
+                            word for module in WARP_MODULES_LEFT_OUT for word in ("--without", module)))},
                     gpus="h100:2", memory_mib=4096),
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
     "taichi-forks": Program(["gstaichi==4.6.0", "quadrants==1.3.3"],
