@@ -148,6 +148,8 @@ PROGRAMS = {
     "cublas": Program(["nvidia-cublas==13.1.2.11", "nvidia-cuda-runtime==13.0.96", "numpy==2.4.6"], {"cublas": job("cublas")},
                       disk_gb=2),
     "cutlass": Program(["nvidia-cutlass==4.2.0.0"], {"cutlass": job("cutlass")}, disk_gb=3),
+    "ggml": Program(["nvidia-cublas==13.1.2.11"], {"ggml": job("ggml")}, sources=["llama-cpp-python==0.3.36"], disk_gb=2,
+                    memory_mib=4096),
     "old-toolkits": Program([], {"old-toolkits": job("old_toolkits")}, disk_gb=6),  # Debian's packages, unpacked
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1,
                         gpus="h100:4"),
