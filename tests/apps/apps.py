@@ -80,8 +80,9 @@ PROGRAMS = {
     "warp": Program(["warp-lang==1.10.1", "numpy==2.2.6"],
                     # Left out of its suite: 6,317 copies (an hour), grids of 2^31 threads, whole example programs, and modules
                     # for which NVRTC or the emulated GPU needs many minutes.
-                    {"warp": job("warp"), "warp-suite": suite("warp.tests", "warp.txt", "--plugin", "warp_on_gpu", *(
-                        word for module in WARP_MODULES_LEFT_OUT for word in ("--without", module)))},
+                    {"warp": job("warp"), "warp-suite": suite(
+                        "warp.tests", "warp.txt", "--plugin", "warp_on_gpu", "--limit", "1800", *(
+                            word for module in WARP_MODULES_LEFT_OUT for word in ("--without", module)))},
                     gpus="h100:2", memory_mib=4096),
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
     "taichi-forks": Program(["gstaichi==4.6.0", "quadrants==1.3.3"],
@@ -147,6 +148,8 @@ PROGRAMS = {
     "cublas": Program(["nvidia-cublas==13.1.2.11", "nvidia-cuda-runtime==13.0.96", "numpy==2.4.6"], {"cublas": job("cublas")},
                       disk_gb=2),
     "cutlass": Program(["nvidia-cutlass==4.2.0.0"], {"cutlass": job("cutlass")}, disk_gb=3),
+    "ggml": Program(["nvidia-cublas==13.1.2.11"], {"ggml": job("ggml")}, sources=["llama-cpp-python==0.3.36"], disk_gb=2,
+                    memory_mib=4096),
     "old-toolkits": Program([], {"old-toolkits": job("old_toolkits")}, disk_gb=6),  # Debian's packages, unpacked
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1,
                         gpus="h100:4"),
