@@ -40,7 +40,8 @@ CUresult check_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr, cuuint64_t, 
 }
 
 // Pinned memory that no kernel has been given is the GPU's, too, from here on.
-static CUresult share_word(CUstream in, CUdeviceptr& address) {
+static CUresult share_word(CUstream in, CUdeviceptr& address, size_t bytes) {
+    if (leaves_pinned(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     Context* context = nullptr;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
@@ -51,19 +52,19 @@ static CUresult share_word(CUstream in, CUdeviceptr& address) {
     return result;
 }
 CUresult pinned_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-    auto result = share_word(stream, address);
+    auto result = share_word(stream, address, sizeof(cuuint32_t));
     return result == CUDA_SUCCESS ? cuStreamWriteValue32_v2(stream, address, value, flags) : result;
 }
 CUresult pinned_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-    auto result = share_word(stream, address);
+    auto result = share_word(stream, address, sizeof(cuuint64_t));
     return result == CUDA_SUCCESS ? cuStreamWriteValue64_v2(stream, address, value, flags) : result;
 }
 CUresult pinned_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-    auto result = share_word(stream, address);
+    auto result = share_word(stream, address, sizeof(cuuint32_t));
     return result == CUDA_SUCCESS ? cuStreamWaitValue32_v2(stream, address, value, flags) : result;
 }
 CUresult pinned_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-    auto result = share_word(stream, address);
+    auto result = share_word(stream, address, sizeof(cuuint64_t));
     return result == CUDA_SUCCESS ? cuStreamWaitValue64_v2(stream, address, value, flags) : result;
 }
 

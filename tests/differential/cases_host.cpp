@@ -124,6 +124,8 @@ void add_host_cases(std::vector<Case>& cases) {
                 TELL(cuStreamWriteValue64, nullptr, as_device(p), 5, 0);
                 TELL(cuStreamWaitValue64, nullptr, as_device(p), 5, CU_STREAM_WAIT_VALUE_EQ);
                 TELL(cuStreamSynchronize, nullptr); o.add(std::to_string(p[0]) + " " + std::to_string(p[1]));),
+      HOST_CASE("cuStreamWriteValue64/beyond pinned memory",
+                TELL(cuStreamWriteValue64, nullptr, as_device(pinned(4)), 5, 0);),
       HOST_CASE("cuPointerSetAttribute/sync memops", unsigned on = 1;
                 TELL(cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory(64));),
       HOST_CASE("cuPointerSetAttribute/read-only attribute", unsigned on = 1;
