@@ -5,6 +5,7 @@
 
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/rows.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
@@ -47,6 +48,15 @@ CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
     return CUDA_SUCCESS;
 }
 
+// What is named as the device's ends where the pinned memory does.
+bool is_pinned_box(const Box& box, const BoxSide& side) {
+    const uint64_t slice = extent(box.row_bytes, box.rows, side.pitch);
+    if (slice == 0 || box.slices == 0) return true;
+    PinnedRange range;
+    return slice <= SIZE_MAX / box.slices &&
+           find_pinned(handle_of<const void*>(side.address), (box.slices - 1) * side.slice_bytes + slice, range);
+}
+
 CUresult find_side(const Given& given, const Box& box, BoxSide& side) {
     switch (given.type) {
         case CU_MEMORYTYPE_HOST:
@@ -69,9 +79,11 @@ CUresult find_side(const Given& given, const Box& box, BoxSide& side) {
     look_up_shared(side);
     side.pitch = given.pitch != 0 ? given.pitch : box.row_bytes + given.x;
     if (box.rows * box.slices > 1 && side.pitch < box.row_bytes + given.x) return CUDA_ERROR_INVALID_VALUE;
+    if (box.slices > 1 && given.rows != 0 && given.rows < box.rows) return CUDA_ERROR_INVALID_VALUE;
     side.slice_bytes = side.pitch * (given.rows != 0 ? given.rows : box.rows + given.y);
     side.address += given.z * side.slice_bytes + given.y * side.pitch + given.x;
-    return CUDA_SUCCESS;
+    bool whole = given.type != CU_MEMORYTYPE_DEVICE || side.on_device || is_pinned_box(box, side);
+    return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult find_sides(const Given& from, const Given& to, Box& box) {

@@ -340,12 +340,12 @@ CUresult upload_in_order(const DeviceRows& to, const HostRows& from, std::vector
 enum class Upwards { waited_for, later, later_and_lasting };
 
 CUresult copy_up(const DeviceRows& to, const HostRows& from, CUstream in, Upwards way) {
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
     if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
     const bool wait = way == Upwards::waited_for;
     const uint64_t bytes = extent(from.row_bytes, from.rows, from.pitch);
-    StreamRef stream;
-    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) return capture_host_copy(from, to, true, stream, in);
     if (wait && streams_wait_for_us())
@@ -379,10 +379,10 @@ CUresult copy_lasting_to_device(DeviceRows to, HostRows from, CUstream stream) {
 }
 
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) {
-    if (to.row_bytes == 0 || to.rows == 0) return CUDA_SUCCESS;
-    if (!is_sound(to, from)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (to.row_bytes == 0 || to.rows == 0) return CUDA_SUCCESS;
+    if (!is_sound(to, from)) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) return capture_host_copy(to, from, false, stream, in);
     Detour detour;
@@ -423,11 +423,11 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
 
 static CUresult put_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait,
                               bool of_peers) {
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
     if (row_bytes > to.pitch || row_bytes > from.pitch) return CUDA_ERROR_INVALID_VALUE;
     if (!is_there(to, row_bytes, rows) || !is_there(from, row_bytes, rows)) return CUDA_ERROR_INVALID_VALUE;
-    StreamRef stream;
-    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     Context* here = nullptr;
     if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;

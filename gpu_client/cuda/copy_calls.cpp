@@ -32,12 +32,14 @@ static void* unified(void* address) {
 // Addresses are unified: what a program names as the host's may be the device's all the same.
 static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
     if (is_device_address(value_of(from))) return on_device(to, value_of(from), bytes, stream, wait);
+    if (leaves_pinned(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     if (is_pinned(to)) return copy_on_host(host(handle_of<void*>(to), bytes), host(from, bytes), stream, wait);
     return copy_to_device({to, bytes}, host(from, bytes), stream, wait);
 }
 
 static CUresult from_device(void* to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
     if (is_device_address(value_of(to))) return on_device(value_of(to), from, bytes, stream, wait);
+    if (leaves_pinned(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     if (is_pinned(from)) return copy_on_host(host(to, bytes), host(handle_of<void*>(from), bytes), stream, wait);
     return copy_from_device(host(to, bytes), {from, bytes}, stream, wait);
 }
@@ -55,10 +57,11 @@ static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream
 // Pinned memory has a device address, too; pageable memory has none.
 static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
     if (is_pinned(to) || is_pinned(from)) {
-        auto addressable = [](CUdeviceptr address) {
-            return device_of_address(address) || is_device_address(address) || is_pinned(address);
+        auto addressable = [bytes](CUdeviceptr address) {
+            return device_of_address(address) || is_device_address(address) ||
+                   (is_pinned(address) && !leaves_pinned(address, bytes));
         };
-        bool sound = addressable(to) && addressable(from);
+        bool sound = bytes == 0 || (addressable(to) && addressable(from));
         return sound ? between(to, from, bytes, stream, wait) : CUDA_ERROR_INVALID_VALUE;
     }
     return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);

@@ -311,9 +311,9 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
     });
 }
 
-CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* support, CUexecAffinityType, CUdevice ordinal) {
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* support, CUexecAffinityType type, CUdevice ordinal) {
     return guarded("cuDeviceGetExecAffinitySupport", [&]() -> CUresult {
-        if (!support) return CUDA_ERROR_INVALID_VALUE;
+        if (!support || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
         if (!find_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
         *support = 0;
         return CUDA_SUCCESS;

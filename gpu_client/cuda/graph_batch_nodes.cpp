@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
@@ -36,6 +37,35 @@ CUresult check_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr, cuuint32_t, 
 }
 CUresult check_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
     return note_captured(stream);
+}
+
+// Pinned memory that no kernel has been given is the GPU's, too, from here on.
+static CUresult share_word(CUstream in, CUdeviceptr& address, size_t bytes) {
+    if (leaves_pinned(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    Context* context = nullptr;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    uint64_t device = 0;
+    auto result = find_elsewhere(*context, address, device);
+    address = device;
+    return result;
+}
+CUresult pinned_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+    auto result = share_word(stream, address, sizeof(cuuint32_t));
+    return result == CUDA_SUCCESS ? cuStreamWriteValue32_v2(stream, address, value, flags) : result;
+}
+CUresult pinned_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+    auto result = share_word(stream, address, sizeof(cuuint64_t));
+    return result == CUDA_SUCCESS ? cuStreamWriteValue64_v2(stream, address, value, flags) : result;
+}
+CUresult pinned_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+    auto result = share_word(stream, address, sizeof(cuuint32_t));
+    return result == CUDA_SUCCESS ? cuStreamWaitValue32_v2(stream, address, value, flags) : result;
+}
+CUresult pinned_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+    auto result = share_word(stream, address, sizeof(cuuint64_t));
+    return result == CUDA_SUCCESS ? cuStreamWaitValue64_v2(stream, address, value, flags) : result;
 }
 
 // Words of a stream that is not captured: whoever writes flags, or waits for them, does so between launches.

@@ -102,6 +102,11 @@ bool is_pinned(uint64_t address) {
     return !device_of_address(address) && find_pinned(handle_of<const void*>(address), 1, range);
 }
 
+bool leaves_pinned(uint64_t address, size_t bytes) {
+    PinnedRange range;
+    return is_pinned(address) && !find_pinned(handle_of<const void*>(address), bytes, range);
+}
+
 static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context, uint64_t pool = 0) {
     auto start = reinterpret_cast<uint64_t>(address);
     LockGuard lock(pinned().mutex);

@@ -32,6 +32,9 @@ void unpin_memory_of(const Context& context);
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
 // True if the address is in pinned memory. A program may use it as a device address, too: addresses are unified.
 bool is_pinned(uint64_t address);
+// True if pinned memory begins there and not all of the bytes are of one range. Who names such memory as the device's gets
+// no more than that; named as the host's, what lies behind it may be other memory of the program.
+bool leaves_pinned(uint64_t address, size_t bytes);
 
 // Pinned memory that the GPU has under another address, or not at all, is all in here. Empty where there is none.
 struct AddressSpan {

@@ -96,14 +96,14 @@ CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait) {
 
 // Runs after the stream's earlier work. Memory that is not pinned may be gone by then, so the call waits.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
+    StreamRef in;
+    if (auto result = resolve_stream(stream, in); result != CUDA_SUCCESS) return result;
     if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
     if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;
     uint64_t written = extent(to.row_bytes, to.rows, to.pitch);
     PinnedRange range_to, range_from;
     bool pinned = find_pinned(to.address, written, range_to) &&
                   find_pinned(from.address, extent(from.row_bytes, from.rows, from.pitch), range_from);
-    StreamRef in;
-    if (auto result = resolve_stream(stream, in); result != CUDA_SUCCESS) return result;
     bool waits = wait || (!pinned && !is_captured(in));
     return run_or_wait(stream, waits, to.address, written, {range_to, range_from}, [to, from] {
         for (uint64_t row = 0; row < from.rows; ++row)

@@ -63,9 +63,10 @@ CUresult set_access_waiting(uint64_t address, uint64_t bytes, const CUmemAccessD
 extern "C" {
 
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
-                                               CUmemAllocationGranularity_flags) {
+                                               CUmemAllocationGranularity_flags which) {
     return guarded("cuMemGetAllocationGranularity", [&]() -> CUresult {
-        if (!granularity) return CUDA_ERROR_INVALID_VALUE;
+        bool known = which == CU_MEM_ALLOC_GRANULARITY_MINIMUM || which == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+        if (!granularity || !known) return CUDA_ERROR_INVALID_VALUE;
         bool host = properties && on_host(properties->location.type);
         auto result = check_properties(properties);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_DEVICE && !host) return result;

@@ -12,23 +12,28 @@ flock 9
 # A second apt configuration beside the machine's: same mirrors and keys, source packages instead of binary ones. One for each
 # release of the distribution that is asked; $apt is its folder.
 private_apt() {
-    apt-get -q -y -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$apt/sources.list.d" \
+    apt-get -q -y -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts="$apt/sources.list.d" \
         -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@"
 }
 
+# Anew for each package: whoever was told to take another mirror has done so meanwhile. Each file stays where it is for
+# apt, which reads sources.list first and refuses some lists in another order. TNR_APT names a test's lists.
 write_source_lists() {
-    local wanted=$1 codename file
+    local machine=${TNR_APT:-/etc/apt} wanted=$1 codename file copy
     codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    rm -rf "$apt"
+    rm -rf "$apt"/sources.list*
     mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial"
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+    touch "$apt/sources.list"
+    for file in "$machine"/sources.list "$machine"/sources.list.d/*; do
         [ -f "$file" ] && grep -q "$codename" "$file" || continue
+        copy=$apt${file#"$machine"}
         case $file in
-            *.list) sed -n 's/^ *deb /deb-src /p' "$file" >"$apt/sources.list.d/${file##*/}" ;;
-            *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources.list.d/${file##*/}" ;;
+            *.list) sed -n 's/^ *deb /deb-src /p' "$file" >"$copy" ;;
+            *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$copy" ;;
+            *) continue ;;
         esac
+        [ -z "$wanted" ] || sed -i "s/\b$codename\b/$wanted/g" "$copy"
     done
-    [ -z "$wanted" ] || sed -i "s/\b$codename\b/$wanted/g" "$apt"/sources.list.d/*
 }
 
 # fetch_source PACKAGE [CODENAME]: the unpacked, patched source, at $downloads/PACKAGE, unless somebody has put it there; from
@@ -42,7 +47,7 @@ fetch_source() {
 }
 
 fetch_with_apt() {
-    [ -d "$apt" ] || write_source_lists "${2:-}"
+    write_source_lists "${2:-}"
     # Other vendors' lists may have no source packages; what counts is whether ours is found.
     (cd "$downloads" && { private_apt update || true; } && private_apt source --download-only --only-source "$1" &&
         rm -rf "$1.part" && dpkg-source -x "$1"_*.dsc "$1.part" && mv "$1.part" "$1") ||

@@ -40,6 +40,8 @@ void add_context_cases(std::vector<Case>& cases) {
     std::vector<Case> added = {
         CONTEXT_CASE("cuDeviceGet/ordinal -1", CUdevice d; TELL(cuDeviceGet, &d, -1);),
         CONTEXT_CASE("cuDeviceGet/ordinal 99", CUdevice d; TELL(cuDeviceGet, &d, 99);),
+        CONTEXT_CASE("cuDeviceGetExecAffinitySupport/unknown type", int s;
+                     TELL(cuDeviceGetExecAffinitySupport, &s, CUexecAffinityType(9), 0);),
         CONTEXT_CASE("cuDeviceGetName/no room", char n[1]; TELL(cuDeviceGetName, n, 0, 0);),
         CONTEXT_CASE("cuDeviceGetName/one byte", char n[1] = {'x'}; TELL(cuDeviceGetName, n, 1, 0);
                      o.add(n[0] == 0 ? "empty" : "other");),

@@ -120,6 +120,12 @@ void add_host_cases(std::vector<Case>& cases) {
                 o.add(std::to_string(t));),
       HOST_CASE("cuPointerGetAttributes/null pointer", CUpointer_attribute a[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
                 unsigned t = 99; void* d[] = {&t}; TELL(cuPointerGetAttributes, 1, a, d, 0); o.add(std::to_string(t));),
+      HOST_CASE("cuStreamWriteValue64/pinned memory", auto* p = static_cast<uint64_t*>(pinned(64)); p[1] = 7;
+                TELL(cuStreamWriteValue64, nullptr, as_device(p), 5, 0);
+                TELL(cuStreamWaitValue64, nullptr, as_device(p), 5, CU_STREAM_WAIT_VALUE_EQ);
+                TELL(cuStreamSynchronize, nullptr); o.add(std::to_string(p[0]) + " " + std::to_string(p[1]));),
+      HOST_CASE("cuStreamWriteValue64/beyond pinned memory",
+                TELL(cuStreamWriteValue64, nullptr, as_device(pinned(4)), 5, 0);),
       HOST_CASE("cuPointerSetAttribute/sync memops", unsigned on = 1;
                 TELL(cuPointerSetAttribute, &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory(64));),
       HOST_CASE("cuPointerSetAttribute/read-only attribute", unsigned on = 1;

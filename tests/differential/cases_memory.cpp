@@ -95,6 +95,22 @@ void add_memory_cases(std::vector<Case>& cases) {
            TELL(cuMemcpyDtoH, here.data(), freed(8 * mib), mib);),
       CASE("cuMemcpyDtoH/from host memory", char here[64];
            TELL(cuMemcpyDtoH, here, reinterpret_cast<CUdeviceptr>(pinned(64)), 64);),
+      CASE("cuMemcpyHtoD/beyond pinned memory", char here[64] = {};
+           TELL(cuMemcpyHtoD, reinterpret_cast<CUdeviceptr>(pinned(64)) + 1, here, 64);),
+      CASE("cuMemcpyHtoD/far beyond pinned memory", char here[64] = {};
+           TELL(cuMemcpyHtoD, reinterpret_cast<CUdeviceptr>(pinned(64)), here, SIZE_MAX);),
+      CASE("cuMemcpyDtoH/beyond pinned memory", char here[64];
+           TELL(cuMemcpyDtoH, here, reinterpret_cast<CUdeviceptr>(pinned(64)) + 1, 64);),
+      CASE("cuMemcpyDtoD/beyond pinned memory",
+           TELL(cuMemcpyDtoD, reinterpret_cast<CUdeviceptr>(pinned(64)), memory(4096), 65);),
+      CASE("cuMemcpyDtoD/zero bytes behind pinned memory", auto p = reinterpret_cast<CUdeviceptr>(pinned(64));
+           TELL(cuMemcpyDtoD, p + 64, p, 0);),
+      CASE("cuMemcpyHtoDAsync/zero bytes in a destroyed stream", char here[64] = {};
+           TELL(cuMemcpyHtoDAsync, memory(64), here, 0, destroyed_stream());),
+      CASE("cuMemcpyDtoHAsync/zero bytes in a destroyed stream", char here[64];
+           TELL(cuMemcpyDtoHAsync, here, memory(64), 0, destroyed_stream());),
+      CASE("cuMemcpyDtoDAsync/zero bytes in a destroyed stream",
+           TELL(cuMemcpyDtoDAsync, memory(64), memory(64), 0, destroyed_stream());),
       CASE("cuMemcpyDtoD/zero bytes", TELL(cuMemcpyDtoD, memory(64), memory(64), 0);),
       CASE("cuMemcpyDtoD/to null", TELL(cuMemcpyDtoD, 0, memory(64), 64);),
       CASE("cuMemcpyDtoD/from null", TELL(cuMemcpyDtoD, memory(64), 0, 64);),
@@ -138,6 +154,9 @@ void add_memory_cases(std::vector<Case>& cases) {
       CASE("cuMemcpy3D/zero depth", CUDA_MEMCPY3D c{}; c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
            c.srcDevice = memory(4096); c.dstDevice = memory(4096); c.srcPitch = c.dstPitch = 64; c.WidthInBytes = 64;
            c.Height = 1; TELL(cuMemcpy3D, &c);),
+      CASE("cuMemcpy3D/overlapping slices", CUDA_MEMCPY3D c{}; c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+           c.srcDevice = memory(4096); c.dstDevice = memory(4096); c.srcPitch = c.dstPitch = 64; c.WidthInBytes = 64;
+           c.Height = 4; c.Depth = 2; c.dstHeight = 2; TELL(cuMemcpy3D, &c);),
 
       CASE("cuMemsetD8/zero count", TELL(cuMemsetD8, memory(64), 1, 0);),
       CASE("cuMemsetD8/null", TELL(cuMemsetD8, 0, 1, 64);),
@@ -152,6 +171,7 @@ void add_memory_cases(std::vector<Case>& cases) {
       CASE("cuMemsetD32/count overflows", TELL(cuMemsetD32, memory(64), 1, SIZE_MAX / 2);),
       CASE("cuMemsetD2D8/pitch below width", TELL(cuMemsetD2D8, memory(4096), 16, 1, 64, 4);),
       CASE("cuMemsetD2D8/zero width", TELL(cuMemsetD2D8, memory(4096), 64, 1, 0, 4);),
+      CASE("cuMemsetD2D8/zero width of many rows", TELL(cuMemsetD2D8, memory(4096), 64, 1, 0, 100000);),
       CASE("cuMemsetD2D8/zero height", TELL(cuMemsetD2D8, memory(4096), 64, 1, 64, 0);),
       CASE("cuMemsetD2D32/misaligned pitch", TELL(cuMemsetD2D32, memory(4096), 66, 1, 4, 4);),
       CASE("cuMemsetD2D32/misaligned", TELL(cuMemsetD2D32, memory(4096) + 2, 64, 1, 4, 4);),

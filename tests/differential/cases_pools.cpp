@@ -166,6 +166,8 @@ void add_pool_cases(std::vector<Case>& cases) {
       POOL_CASE("cuMemcpyHtoD/mapped without access", char here[64] = {}; TELL(cuMemcpyHtoD, mapped(), here, 64);),
       POOL_CASE("cuMemGetAllocationGranularity/no such device", size_t g; auto q = memory_on(99);
                 TELL(cuMemGetAllocationGranularity, &g, &q, CU_MEM_ALLOC_GRANULARITY_MINIMUM);),
+      POOL_CASE("cuMemGetAllocationGranularity/unknown option", size_t g; auto q = memory_on(0);
+                TELL(cuMemGetAllocationGranularity, &g, &q, CUmemAllocationGranularity_flags(2));),
       POOL_CASE("cuMemExportToShareableHandle/not asked for", int fd = -1;
                 TELL(cuMemExportToShareableHandle, &fd, physical(), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);),
     };

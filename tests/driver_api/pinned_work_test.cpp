@@ -159,3 +159,47 @@ TEST_CASE("pinned memory is freed after the work that uses it", "[pinned]") {
     }
     CU_OK(cu.cuStreamSynchronize(stream));
 }
+
+TEST_CASE("copies beyond pinned memory that is named as the device's are refused", "[pinned]") {
+    Gpu gpu;
+    Pinned pinned(4096), other(8192);
+    Memory memory(8192);
+    Bytes here(8192, 1);
+    Stream stream;
+    const CUdeviceptr inside = pinned.address() + 96;
+    for (size_t bytes : {size_t{4001}, size_t{8000}, size_t{1} << 34, SIZE_MAX}) {
+        CU_CHECK(cu.cuMemcpyHtoD(inside, here.data(), bytes), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoH(here.data(), inside, bytes), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoD(inside, other.address(), bytes), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoD(other.address(), inside, bytes), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyHtoDAsync(inside, here.data(), bytes, stream), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoHAsync(here.data(), inside, bytes, stream), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoDAsync(inside, inside, bytes, stream), CUDA_ERROR_INVALID_VALUE);
+    }
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = memory.address;
+    copy.dstDevice = pinned.address();
+    copy.srcPitch = copy.dstPitch = 1024;
+    copy.WidthInBytes = 1000;
+    copy.Height = 5;
+    CU_CHECK(cu.cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy.Height = 4;
+    copy.dstY = 1;
+    CU_CHECK(cu.cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK((pinned.contents() == Bytes(4096, 9)));
+    CU_CHECK(cu.cuMemcpyDtoD(pinned.address() + 4096, pinned.address(), 0), CUDA_SUCCESS);
+    CU_OK(cu.cuMemcpyHtoD(inside, here.data(), 4000));
+}
+
+TEST_CASE("streams write and wait for words of pinned memory", "[pinned]") {
+    Gpu gpu;
+    Pinned pinned(4096);
+    Stream stream;
+    CU_OK(cu.cuStreamWriteValue32(stream, pinned.address(), 0x01020304, 0));
+    CU_OK(cu.cuStreamWaitValue32(stream, pinned.address(), 0x01020304, CU_STREAM_WAIT_VALUE_EQ));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    const Bytes written = pinned.contents();
+    CHECK((Bytes(written.begin(), written.begin() + 5) == Bytes{4, 3, 2, 1, 9}));
+}
