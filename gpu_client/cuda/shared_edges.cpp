@@ -59,6 +59,17 @@ PageBytes SharedEdge::here() const {
     return bytes_here;
 }
 
+// Asked before each launch: without a copy.
+bool SharedEdge::changed_here() const {
+    bool changed = false;
+    for_words(host, host + bytes, [&](uint64_t at, auto word) {
+        using Word = decltype(word);
+        changed |=
+            program_word<Word>(at).load(std::memory_order_acquire) != word_at<Word>(&known[lead() + (at - host)]);
+    });
+    return changed;
+}
+
 std::vector<ByteRun> SharedEdge::changed_to(PageBytes now) {
     auto runs = changed_words(known, now, 0);
     for (auto& run : runs) {  // the GPU may be changing the bytes beside them

@@ -27,7 +27,7 @@ struct SharedEdge {
     size_t lead() const { return host % sizeof(uint64_t); }
     // What the program has.
     PageBytes here() const;
-    bool changed_here() const { return here() != known; }
+    bool changed_here() const;
     // The program's content is `now`: what the GPU is to get of it, from the lowest address on.
     std::vector<ByteRun> changed_to(PageBytes now);
     // The GPU's content is `seen`: what is new there is the program's, too. What the program has written meanwhile stays.
