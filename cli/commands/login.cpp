@@ -94,6 +94,12 @@ Result<> trade_token(Session& session, Pool& pool, PoolLogin& login) {
     return Ok{};
 }
 
+Error not_let_in(const std::string& address) {
+    return {Error::Kind::auth, "the pool at " + address + " does not let in that token or key",
+            "only a user's newest token is good, and for a while: `tnr-gpu-server user add NAME --token` on the pool's "
+            "server prints a new line to sign in with"};
+}
+
 // Another `tnr login` with the same token, which its key was traded for meanwhile: pasted twice.
 bool another_has_signed_in(Session& session, const PoolLogin& login, const Result<PoolLogin>& before) {
     auto now = session.logins().find(login.address);
@@ -112,7 +118,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     ui::Progress progress(session.screen());
     progress.begin("asking the pool at " + login->address, asking_patience);
     auto hello = (*pool)->hello();
-    if (!hello) return hello.error();
+    if (!hello) return hello.error().kind == Error::Kind::auth ? not_let_in(login->address) : hello.error();
     std::string role = hello->role;
     login->pool = hello->pool;
     const std::string token = role == "token" ? login->keys.own.public_key : "";

@@ -94,6 +94,19 @@ TEST_CASE("a token is traded for a key that is made here", "[cli]") {
     }
 }
 
+TEST_CASE("a token that a newer one has replaced is told from the computer's own key", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), token = wire::make_key_pair();
+    fake.world.pool_says = Error{Error::Kind::auth, "the key that this computer has is not let in"};
+    fake.in.str(wire::token_prefix + token.secret_key + "\n");
+    auto refused = cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == Error::Kind::auth);
+    CHECK(refused.error().what.find("does not let in that token or key") != std::string::npos);
+    CHECK(refused.error().hint.find("user add NAME --token") != std::string::npos);
+    CHECK_FALSE(fake.session.logins().find("tcp://gpu.example:1"));
+}
+
 TEST_CASE("a token whose sign-in was cut off after the pool had taken it signs in the next time", "[cli]") {
     test::FakeSession fake;
     auto server = wire::make_key_pair(), token = wire::make_key_pair();
