@@ -29,6 +29,14 @@ std::string unknown_command(const Reached& at, const std::vector<std::string>& w
     return "";
 }
 
+// It is told before what is missing: perhaps it was meant to be that.
+std::string unknown_option(const CLI::App& tnr) {
+    const auto words = tnr.remaining(true);
+    auto is_option = [](auto& word) { return word.starts_with('-') && word != "-" && word != "--"; };
+    const auto found = std::find_if(words.begin(), words.end(), is_option);
+    return found == words.end() ? "" : *found;
+}
+
 std::string missing(const Reached& at) {
     const std::string what = what_is_missing(at);
     return what.empty() ? "`" + at.path + "` needs a command: " + comma_separated(commands_of(*at.command)) : what;
@@ -141,8 +149,10 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         return {Error::Kind::usage, "`" + at.path + "` does not know '" + unknown + "'",
                 hint + "it knows: " + comma_separated(commands_of(*at.command))};
     }
-    if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
-    if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
+    const bool lacks = dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr;
+    const std::string option = lacks ? unknown_option(tnr) : "";
+    if (lacks) what = option.empty() ? missing(at) : "not expected: " + option;
+    if (!option.empty() || dynamic_cast<const CLI::ExtrasError*>(&problem)) {
         const std::string other = other_word_hint(what);
         hint = (other.empty() ? nearest_hint(at, what) : other) + hint;
         what = not_expected(at, what);

@@ -76,6 +76,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& problem) {
     const auto at = reached(app);
     const std::string help = "`" + at.path + " --help` shows what there is";
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) {
+        // Told before what is missing: perhaps it was meant to be that. What follows an unknown command may be its own.
+        const auto words = app.remaining(true);
+        if (!words.empty() && words.front().starts_with('-') && words.front() != "--")
+            return not_expected(app, at, help);
         if (at.command->get_require_subcommand_min() > 0) return no_command(app, at);
         return {Error::Kind::usage, missing(at), help};
     }

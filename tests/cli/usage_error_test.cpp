@@ -77,6 +77,8 @@ TEST_CASE("a command line that is not understood is answered in the user's words
         {{"ports", "forward", "0", "--add", "8080"},
          "`tnr ports forward` is called otherwise here",
          "`tnr ports NAME open PORT…`"},
+        {{"--verison"}, "`tnr` has no option '--verison'", "`tnr --help` shows"},
+        {{"delete", "--nonsense"}, "`tnr delete` has no option '--nonsense'", "`tnr delete --help` shows"},
         {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
     };
     for (const auto& one : cases) {
