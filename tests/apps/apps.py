@@ -126,6 +126,8 @@ PROGRAMS = {
                    remove=["nvidia/cu13/bin/ptxas"]),
     "cccl": Program(["cuda-cccl[cu13]==1.2.1", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT], {"cccl": job("cccl")}, disk_gb=2,
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "nvbench": Program(["cuda-bench[cu13]==0.3.0", "cuda-core==1.2.2", "cuda-bindings==13.5.0", TOOLKIT],
+                       {"nvbench": job("nvbench")}),
     "nvmath": Program(["nvmath-python[cu13]==1.0.0", "nvidia-libmathdx-cu13==0.4.1.15", "nvidia-cufft==12.5.0.14",
                        "numba-cuda==0.30.4", "numba==0.68.1", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT],
                       {"nvmath": job("nvmath")}, disk_gb=5, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
