@@ -37,21 +37,28 @@ static Context* find(const Work& work, StreamRef& ref) {
     return context;
 }
 
-bool is_complete(const Work& work) {
-    StreamRef stream;
-    auto* context = find(work, stream);
-    if (!context) return true;
-    if (context->synced >= work.position) return true;
-    bool known = work.stream == 0 || stream.object;  // a stream that is gone may still be at work
-    return known && synced_position(stream, *context) >= work.position;
-}
-
 struct WorkAsked {
     std::atomic<bool> answered{false}, failed{false}, captured{false};
     Pending pending;
     wire::Bytes question;
     std::shared_ptr<WorkAsked> itself;  // until it is answered, whoever has stopped waiting for it by then
+
+    bool is_complete() const { return answered && !failed && !captured; }
 };
+
+static bool is_gone(const Work& work, const StreamRef& stream) {
+    return work.stream != 0 && !stream.object;
+}
+
+bool is_complete(const Work& work) {
+    if (work.asked && work.asked->is_complete()) return true;  // what is known of a stream goes with it
+    StreamRef stream;
+    auto* context = find(work, stream);
+    if (!context) return true;
+    if (context->synced >= work.position) return true;
+    // A stream that is gone may still be at work.
+    return !is_gone(work, stream) && synced_position(stream, *context) >= work.position;
+}
 
 // Is told on whichever thread receives. The answer says that everything up to the question is complete, so the work is.
 static void answered(const Work& work, bool asked_for_all, WorkAsked& asked, CUresult result) {
@@ -62,7 +69,7 @@ static void answered(const Work& work, bool asked_for_all, WorkAsked& asked, CUr
     else if (result != CUDA_SUCCESS)
         asked.failed = true;
     else if (auto* context = find(work, stream)) {
-        if (asked_for_all || (work.stream != 0 && !stream.object))
+        if (asked_for_all || is_gone(work, stream))
             raise_to(context->synced, work.position);
         else
             note_synced(stream, *context, work.position);
@@ -71,7 +78,7 @@ static void answered(const Work& work, bool asked_for_all, WorkAsked& asked, CUr
 }
 
 static void ask(Work& work, Context& context, const StreamRef& stream) {
-    const bool gone = work.stream != 0 && !stream.object;
+    const bool gone = is_gone(work, stream);
     auto asked = std::make_shared<WorkAsked>();
     asked->question = gone ? wire::question_of(wire::SynchronizeContext{})
                            : wire::question_of(wire::SynchronizeStream<>{stream.number});
@@ -89,13 +96,21 @@ Waited wait_for(Work& work, std::chrono::milliseconds timeout) {
     auto* context = find(work, stream);
     if (!context) return Waited::complete;
     if (library_state != LibraryState::ready) return Waited::failed;
-    if (!work.asked) ask(work, *context, stream);
+    // A stream that was captured when it was asked tells nothing more once it is gone.
+    auto tells_nothing = [&] {
+        StreamRef now;
+        return work.asked->captured && find(work, now) && is_gone(work, now);
+    };
+    if (!work.asked || tells_nothing()) ask(work, *context, stream);
     auto& session = *context->session.load();
     auto& asked = *work.asked;
-    auto known = [&] { return asked.answered && (!asked.captured || is_complete(work)); };
+    auto known = [&] { return asked.answered && (!asked.captured || is_complete(work) || tells_nothing()); };
     ProfiledWait profiled(asked.pending.op);
     stats().count_waited(asked.pending.op);
-    if (session.wait_until(known, timeout)) return asked.failed ? Waited::failed : Waited::complete;
+    if (session.wait_until(known, timeout)) {
+        if (asked.failed) return Waited::failed;
+        return is_complete(work) ? Waited::complete : Waited::going_on;
+    }
     return session.lost() ? Waited::failed : Waited::going_on;
 }
 
