@@ -6,6 +6,7 @@
 
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
+#include "gpu_server/emulated_gpu/ptx/plain_access.hpp"
 #include "gpu_server/emulated_gpu/ptx/transaction.hpp"
 #include "gpu_server/emulated_gpu/ptx/wide.hpp"
 
@@ -19,16 +20,14 @@ template <class T>
 T read(const std::byte* p, bool strong) {
     if constexpr (sizeof(T) == sizeof(Wide)) return read_wide(p);
     if (strong) return __atomic_load_n(reinterpret_cast<const T*>(p), __ATOMIC_ACQUIRE);
-    T value;
-    std::memcpy(&value, p, sizeof value);
-    return value;
+    return plain_read<T>(p);
 }
 
 template <class T>
 void write(std::byte* p, T value, bool strong) {
     if constexpr (sizeof(T) == sizeof(Wide)) return write_wide(p, value);
     if (strong) return __atomic_store_n(reinterpret_cast<T*>(p), value, __ATOMIC_RELEASE);
-    std::memcpy(p, &value, sizeof value);
+    plain_write(p, value);
 }
 
 // How much of a vector is read or written at one moment. ThreadSanitizer follows no accesses of 16 bytes.
