@@ -12,12 +12,13 @@
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 #include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
+#include "gpu_server/emulated_gpu/ptx/plain_access.hpp"
 
 namespace tnr::emulated {
 namespace {
 
 void copy_row(uint64_t destination, uint64_t source, size_t bytes) {
-    std::memmove(pointer(destination), pointer(source), bytes);
+    ptx::plain_move(pointer(destination), pointer(source), bytes);
 }
 
 bool is_sparse(const ArrayPlace& place) {
@@ -49,7 +50,7 @@ void copy_tiles(const Copy& copy) {
                 uint64_t bytes = copy.width - x;
                 auto* destination = to.at(x, y, z, bytes);
                 auto* source = from.at(x, y, z, bytes);
-                if (destination && source) std::memmove(destination, source, bytes);
+                if (destination && source) ptx::plain_move(destination, source, bytes);
                 if (destination && !source) std::memset(destination, 0, bytes);
                 x += bytes;
             }
@@ -78,7 +79,7 @@ void fill_part(T* part, unsigned value, size_t count) {
     std::array<T, (size_t{16} << 10) / sizeof(T)> block;
     std::fill_n(block.begin(), std::min(block.size(), count), static_cast<T>(value));
     for (size_t done = 0; done < count; done += block.size())
-        std::memcpy(part + done, block.data(), std::min(block.size(), count - done) * sizeof(T));
+        ptx::plain_move(part + done, block.data(), std::min(block.size(), count - done) * sizeof(T));
 }
 
 // A large one on all cores: 2 GiB, as a wipe fills them twice, take two cores half of one's time.
