@@ -50,6 +50,12 @@ void PageTurns::note_edges() {
     ++edge_changes_;
 }
 
+// The GPU's, which is to come to `seen`.
+WantedBytes PageTurns::content_of(const SharedEdge& edge, PageBytes& seen) {
+    seen.resize(edge.lead() + edge.bytes);
+    return {edge.device, edge.bytes, &seen[edge.lead()]};
+}
+
 // Without the lock while it waits, once for all of a context. Nobody else moves edges meanwhile, but rounds of their own,
 // which notice it.
 void PageTurns::fetch_edges(const Edges& edges) {
@@ -63,9 +69,8 @@ void PageTurns::fetch_edges(const Edges& edges) {
     std::map<Transfers, std::pair<std::vector<WantedBytes>, Edges>> wanted;
     for (size_t i = 0; i < edges.size(); ++i) {
         auto& edge = *edges[i];
-        seen[i].resize(edge.lead() + edge.bytes);
         auto& [pieces, of] = wanted[{edge.context, edge.transfers}];
-        pieces.push_back({edge.device, edge.bytes, &seen[i][edge.lead()]});
+        pieces.push_back(content_of(edge, seen[i]));
         of.push_back(edges[i]);
     }
     mutex_.unlock();
@@ -86,7 +91,7 @@ void PageTurns::fetch_edges() {
     mutex_.lock();
     while (!edges_can_move()) changed_.wait(mutex_);
     if (edges_given_ > edges_fetched_) {
-        std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+        forget_complete_work();
         const uint64_t finished = all_is_done() ? turns_ : 0;
         fetch_edges(Edges(edges_));
         edges_fetched_ = std::max(edges_fetched_, finished);
@@ -97,7 +102,7 @@ void PageTurns::fetch_edges() {
 // ---- work that goes on for long: the program and it may talk ----
 
 std::vector<Work> PageTurns::long_work() {
-    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+    forget_complete_work();
     std::vector<Work> found;
     const auto before = std::chrono::steady_clock::now() - live_patience;
     for (auto& work : works_)

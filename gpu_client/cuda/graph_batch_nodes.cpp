@@ -51,21 +51,23 @@ static CUresult share_word(CUstream in, CUdeviceptr& address, size_t bytes) {
     address = device;
     return result;
 }
+template <class Value>
+static CUresult with_shared_word(CUresult(CUDAAPI* call)(CUstream, CUdeviceptr, Value, unsigned), CUstream stream,
+                                 CUdeviceptr address, Value value, unsigned flags) {
+    auto result = share_word(stream, address, sizeof(Value));
+    return result == CUDA_SUCCESS ? call(stream, address, value, flags) : result;
+}
 CUresult pinned_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-    auto result = share_word(stream, address, sizeof(cuuint32_t));
-    return result == CUDA_SUCCESS ? cuStreamWriteValue32_v2(stream, address, value, flags) : result;
+    return with_shared_word(cuStreamWriteValue32_v2, stream, address, value, flags);
 }
 CUresult pinned_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-    auto result = share_word(stream, address, sizeof(cuuint64_t));
-    return result == CUDA_SUCCESS ? cuStreamWriteValue64_v2(stream, address, value, flags) : result;
+    return with_shared_word(cuStreamWriteValue64_v2, stream, address, value, flags);
 }
 CUresult pinned_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-    auto result = share_word(stream, address, sizeof(cuuint32_t));
-    return result == CUDA_SUCCESS ? cuStreamWaitValue32_v2(stream, address, value, flags) : result;
+    return with_shared_word(cuStreamWaitValue32_v2, stream, address, value, flags);
 }
 CUresult pinned_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-    auto result = share_word(stream, address, sizeof(cuuint64_t));
-    return result == CUDA_SUCCESS ? cuStreamWaitValue64_v2(stream, address, value, flags) : result;
+    return with_shared_word(cuStreamWaitValue64_v2, stream, address, value, flags);
 }
 
 // Words of a stream that is not captured: whoever writes flags, or waits for them, does so between launches.

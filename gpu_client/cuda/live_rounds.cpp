@@ -149,9 +149,8 @@ bool PageTurns::look(std::vector<Looked>& pages) {
     std::map<Transfers, std::vector<WantedBytes>> wanted;
     std::vector<PageBytes> seen(pages.size());
     for (size_t i = 0; i < pages.size(); ++i) {
-        if (auto* edge = pages[i].edge.get()) {
-            seen[i].resize(edge->lead() + edge->bytes);
-            wanted[{edge->context, edge->transfers}].push_back({edge->device, edge->bytes, &seen[i][edge->lead()]});
+        if (const auto* edge = pages[i].edge.get()) {
+            wanted[{edge->context, edge->transfers}].push_back(content_of(*edge, seen[i]));
             continue;
         }
         auto& range = *pages[i].range;

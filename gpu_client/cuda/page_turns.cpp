@@ -223,9 +223,13 @@ void PageTurns::given(const Work* given) {
 
 // ---- from the GPU to the program ----
 
+void PageTurns::forget_complete_work() {
+    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+}
+
 // Some that may change the memory and is still going on.
 Work* PageTurns::work_on(const SharedRange& range) {
-    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+    forget_complete_work();
     auto concerns = [&](const Work& work) { return used_by(range, work.stream); };
     auto found = std::find_if(works_.begin(), works_.end(), concerns);
     return found == works_.end() ? nullptr : &*found;

@@ -73,6 +73,7 @@ private:
     bool settle(const Range& range) TNR_REQUIRES(mutex_);
     static bool used_by(const SharedRange& range, uint64_t stream);
     std::vector<Change> take_from_program(uint64_t stream) TNR_REQUIRES(mutex_);
+    void forget_complete_work() TNR_REQUIRES(mutex_);
     Work* work_on(const SharedRange& range) TNR_REQUIRES(mutex_);
     Waited finish(Work work, std::chrono::milliseconds timeout) TNR_REQUIRES(mutex_);
     bool settle_for_touch(const Range& range, size_t page) TNR_REQUIRES(mutex_);
@@ -117,6 +118,7 @@ private:
 
     bool edges_can_move() const TNR_REQUIRES(mutex_) { return giving_ == 0 && !fetching_edges_; }
     void note_edges() TNR_REQUIRES(mutex_);
+    static WantedBytes content_of(const SharedEdge& edge, PageBytes& seen);
     void fetch_edges(const Edges& edges) TNR_REQUIRES(mutex_);
     std::vector<Work> long_work() TNR_REQUIRES(mutex_);
     bool all_is_done() const TNR_REQUIRES(mutex_) { return works_.empty() && submitting_ == 0; }
