@@ -15,8 +15,8 @@ namespace tnr::cuda {
 constexpr int patient_tries = 16;
 // New work waits so long at most: what the thread waits for may need it.
 constexpr std::chrono::seconds politeness{1};
-// A touch of managed memory waits for the kernel however long it takes; this long is told, once.
-constexpr std::chrono::seconds remarkable_wait{10};
+// Managed memory waits for the kernel first: beside one that does not wait for the program, all is exact then.
+constexpr std::chrono::seconds managed_patience{2};
 // An access that cannot be made after so many tries has another reason: the program has unmapped what it registered.
 constexpr int tries_max = 10'000;
 
@@ -252,12 +252,15 @@ bool PageTurns::settle_for_touch(const Range& range, size_t page) {
     const auto* work = work_on(*range);
     if (!work) return true;
     if (!range->used_by_both) {
-        if (finish(*work, remarkable_wait) == Waited::going_on)
-            log_once(
-                LogLevel::warning,
-                "the program touches managed memory that a running kernel may use, and waits for the kernel: while "
-                "it runs, it can be reached through mapped memory (cudaHostAlloc) only");
-        return false;
+        const auto left = managed_patience - (std::chrono::steady_clock::now() - work->since);
+        range->used_by_both = left <= left.zero();
+        if (!range->used_by_both) {
+            (void)finish(*work, std::chrono::ceil<std::chrono::milliseconds>(left));
+            return false;
+        }
+        log_once(LogLevel::warning,
+                 "the program touches managed memory that a kernel has been using for 2 s: from now on both use it at "
+                 "once. Mapped memory (cudaHostAlloc) is both sides' sooner");
     }
     const auto patience = work->asked ? std::chrono::milliseconds{0} : live_patience;
     if (live_.empty() && finish(*work, patience) != Waited::going_on) return false;

@@ -7,8 +7,9 @@
 // still change it is waited for, and the page is fetched. So nothing moves that nobody touches, waits need not know of
 // it, and programs that have no such memory pay for one load a launch.
 //
-// A page of managed memory that is touched while a kernel runs makes the thread wait for the kernel, even for one that waits
-// for the program (CONCURRENT_MANAGED_ACCESS is 0). Pages of mapped memory are both sides' then: live_pages.hpp.
+// A page of mapped memory that is touched while a kernel runs is both sides' then: live_pages.hpp. One of managed memory makes
+// the thread wait for the kernel (CONCURRENT_MANAGED_ACCESS is 0), and is both sides' if that takes too long: the kernel may
+// be waiting for the program.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Kernels and the program talk through mapped memory while a kernel runs: flags, answers, data before flags in both
+// Kernels and the program talk through mapped and managed memory while a kernel runs: flags, answers, data before flags in both
 // directions, counters, and memory that one side fills while the other polls; in whole pages, and in registered words
 // whose pages have something else of the program in them.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -176,6 +177,34 @@ void use_words(int* released, int* gave_up, volatile int* beside) {
     CUDA_OK(cudaHostUnregister(gave_up));
 }
 
+__managed__ int request_of_all, words_of_all[3], sum_of_all, done_of_all;
+
+__global__ void answer_in_variables() {
+    volatile int* request = &request_of_all;
+    while (*request == 0) {
+    }
+    __threadfence_system();
+    *(volatile int*)&sum_of_all = words_of_all[0] + words_of_all[1] + words_of_all[2];
+    __threadfence_system();
+    *(volatile int*)&done_of_all = 1;
+    while (*request == 1) {
+    }
+}
+
+void use_variables() {
+    volatile int *request = &request_of_all, *sum = &sum_of_all, *done = &done_of_all;
+    answer_in_variables<<<1, 1>>>();
+    CUDA_OK(cudaGetLastError());
+    for (int i = 0; i < 3; ++i) words_of_all[i] = i + 5;
+    std::atomic_thread_fence(std::memory_order_release);
+    *request = 1;
+    while (*done == 0) {
+    }
+    EXPECT(*sum == 18);
+    *request = 2;
+    CUDA_OK(cudaDeviceSynchronize());
+}
+
 struct Words {
     int before, released, between, gave_up;
 };
@@ -200,6 +229,12 @@ int main() {
     use(here, there);
     CUDA_OK(cudaHostUnregister(here));
     free(own);
+
+    // The first touch beside a kernel takes 2 s, which is told on stderr.
+    CUDA_OK(cudaMallocManaged(&here, words * sizeof(int)));
+    use(here, here);
+    CUDA_OK(cudaFree(here));
+    use_variables();
 
     std::vector<int> unaligned(words + 2 * page_words);
     const size_t page_offset = reinterpret_cast<uintptr_t>(unaligned.data()) / sizeof(int) % page_words;
