@@ -78,7 +78,9 @@ static bool is_plain_word(CUstream in, CUdeviceptr address, size_t bytes, unsign
     auto* device = find_device(context->device);
     const bool can =
         bytes == sizeof(uint32_t) || device->attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 1;
-    const bool known = write ? flags == CU_STREAM_WRITE_VALUE_DEFAULT : flags <= CU_STREAM_WAIT_VALUE_AND;
+    const bool nor =
+        flags == CU_STREAM_WAIT_VALUE_NOR && device->attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR) == 1;
+    const bool known = write ? flags == CU_STREAM_WRITE_VALUE_DEFAULT : flags <= CU_STREAM_WAIT_VALUE_AND || nor;
     return can && known && address % bytes == 0 && is_allocated(address, bytes) && !is_elsewhere(address) &&
            !is_captured(stream);
 }
