@@ -52,8 +52,6 @@ static void withhold_unsupported(Device& device) {
         CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
         CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
         CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
-        CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-        CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
@@ -65,10 +63,13 @@ static void withhold_unsupported(Device& device) {
     };
     for (int id : none)
         if (device.known[id]) device.attributes[id] = 0;
-    // Pinned memory is ours, and so are its pools. The server's NUMA nodes are not this machine's.
-    static constexpr std::pair<int, int> own[] = {{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 1},
-                                                  {CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 1},
-                                                  {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0}};
+    // Memory of the host is ours, and so are its pools. The server's NUMA nodes are not this machine's.
+    static constexpr std::pair<int, int> own[] = {
+        {CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0}};
     for (auto [id, value] : own) {
         device.attributes[id] = value;
         device.known[id] = true;

@@ -26,7 +26,7 @@ struct Object {
 CUresult find_object(uint64_t handle, Object& object) TNR_REQUIRES(mappings().mutex) {
     auto* physical = find_held(handle);
     if (!physical || !physical->multicast) return CUDA_ERROR_INVALID_VALUE;
-    object = {physical->number, find_device(physical->properties.location.id)};
+    object = {physical->number, find_device(physical->device)};
     return CUDA_SUCCESS;
 }
 
@@ -72,10 +72,10 @@ CUresult take_wish(uint64_t handle, uint64_t offset, uint64_t memory_handle, uin
                    Wish& wish) TNR_REQUIRES(mappings().mutex) {
     if (auto result = find_object(handle, wish.object); result != CUDA_SUCCESS) return result;
     auto *object = physicals().find(handle), *memory = physicals().find(memory_handle);
-    if (!memory || memory->multicast || !inside(offset, bytes, object->bytes) ||
+    if (!memory || memory->multicast || memory->of_host || !inside(offset, bytes, object->bytes) ||
         !inside(memory_offset, bytes, memory->bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    auto* device = find_device(memory->properties.location.id);
+    auto* device = find_device(memory->device);
     if (!together(*wish.object.device, *device)) return CUDA_ERROR_INVALID_DEVICE;
     ++object->used;
     ++memory->used;
@@ -106,7 +106,7 @@ CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle* out, const CUmu
             physical = {};
             physical.number = number = index + 1;
             physical.bytes = properties->size;
-            physical.properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal};
+            physical.device = device.ordinal;
             physical.properties.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(properties->handleTypes);
             physical.multicast = true;
         });

@@ -39,6 +39,7 @@ bool identify(uint64_t address, Known& known) {
     if (is_shared) {
         uint64_t offset = address - (address - shared.host < shared.bytes ? shared.host : shared.device);
         known.managed = !is_host;
+        known.type = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         known.address = is_host ? shared.host : shared.device;
         known.bytes = shared.bytes;
         known.device_pointer = shared.device + offset;

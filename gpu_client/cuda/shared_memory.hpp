@@ -9,7 +9,13 @@
 
 namespace tnr::cuda {
 
-enum class SharedKind : uint8_t { managed, mapped, registered, variable };
+enum class SharedKind : uint8_t {
+    managed,
+    mapped,
+    registered,
+    variable,
+    created,  // by cuMemCreate in the host's memory
+};
 
 struct SharedMemory {
     SharedKind kind = SharedKind::managed;

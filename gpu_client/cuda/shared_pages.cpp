@@ -54,13 +54,14 @@ CUresult share_pages(const Context& context, const SharedMemory& memory, uint64_
     range->used_by_both = !memory.is_managed();
     serve_faults(serve_fault);
     expect_faults(range->address, all);
-    const bool variable = memory.kind == SharedKind::variable, own = memory.kind == SharedKind::registered;
-    if (variable) keep_serving();
+    const bool own = memory.kind == SharedKind::registered;
+    const bool has_value = memory.kind == SharedKind::variable || memory.kind == SharedKind::created;
+    if (has_value) keep_serving();
     return pages().add(std::move(range), [&](SharedRange& made) -> CUresult {
         made.view = own ? view_of_program_pages(made.address, all) : view_of_fresh_pages(made.address, all);
         if (!made.view) return own ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
-        // A variable has a value before anybody touches it: from here on other threads can fault.
-        if (variable) (void)made.take();
+        // It has a value before anybody touches it here: from here on other threads can fault.
+        if (has_value) (void)made.take();
         return CUDA_SUCCESS;
     });
 }
@@ -113,6 +114,11 @@ void unshare_memory_of(const Context& context) {
     // Memory of the program's own, which another context has registered, stays.
     for (auto& memory : shared_memory_of(context.handle))
         (void)unshare_memory(memory.host, memory.kind == SharedKind::registered);
+}
+
+void give_to_gpu() {
+    pages().give(PageTurns::every_stream);
+    pages().given(nullptr);
 }
 
 void expect_touches(uint64_t host, uint64_t bytes, bool soon) {

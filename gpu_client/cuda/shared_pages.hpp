@@ -27,6 +27,8 @@ CUresult share_memory(Context& context, const SharedMemory& memory);
 // The memory of the program is ordinary again: what the GPU had last is fetched first if `fetch`. Whoever frees device
 // memory calls this before. False if no such memory begins at the address.
 bool unshare_memory(uint64_t host, bool fetch);
+// The GPU has everything that the program has written, and the pages are its.
+void give_to_gpu();
 // The context has ended, or begins anew.
 void unshare_memory_of(const Context& context);
 // From now on only work of this stream (a handle; 0: of any) uses the memory, or none at all.

@@ -51,7 +51,8 @@ struct SharedRange {
     uint64_t transfers = 0;       // handle of the stream that does
     uint64_t stream = 0;          // handle: only work of this stream uses it; 0: all work does
     bool from_host_only = false;  // no work uses it
-    bool used_by_both = false;    // by the program and running kernels at once, once one has run for a moment (live_pages.hpp)
+    bool used_by_both =
+        false;  // by the program and running kernels at once, once one has run for a moment (live_pages.hpp)
     std::unique_ptr<PageView> view;
     std::vector<PageState> states;
     std::vector<bool> arriving;  // a fetch is under way

@@ -51,7 +51,7 @@ CUresult read_memory(const CUarrayMapInfo& info, int device, uint64_t bytes, Til
         return CUDA_ERROR_INVALID_VALUE;
     auto* physical = find_held(info.memHandle.memHandle);
     const bool fits = physical && !physical->multicast && is_tile_pool(physical->properties) &&
-                      physical->properties.location.id == device && info.offset % wire::array_tile_bytes == 0 &&
+                      physical->device == device && info.offset % wire::array_tile_bytes == 0 &&
                       info.offset <= physical->bytes && bytes <= physical->bytes - info.offset;
     if (!fits) return CUDA_ERROR_INVALID_VALUE;
     change.memory = std::make_shared<const uint64_t>(info.memHandle.memHandle);

@@ -36,8 +36,8 @@ Physical* find_held(uint64_t handle) {
 
 void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) {
     if (physical.held > 0 || physical.used > 0) return;
-    find_device(physical.properties.location.id)->memory->sends().put(wire::ReleaseAllocation<>{physical.number});
-    freed.emplace_back(physical.properties.location.id, physical.charged);
+    find_device(physical.device)->memory->sends().put(wire::ReleaseAllocation<>{physical.number});
+    freed.emplace_back(physical.device, physical.charged);
     auto bindings = std::move(physical.bindings);
     physicals().destroy(handle);
     for (auto& binding : bindings) unuse(binding.memory, freed);
@@ -96,13 +96,14 @@ bool may_be_mapped(uint64_t address, uint64_t bytes) {
 static uint64_t open_to(const Mapping& mapping) {
     uint64_t devices = 0;
     for (auto& [ordinal, flags] : mapping.access) devices |= uint64_t{1} << ordinal;
+    if (mapping.of_host) devices |= uint64_t{1} << mapping.device;
     return devices;
 }
 
 void note_access(uint64_t address, const Mapping& mapping) {
     auto& memory = *device_of_address(address)->memory;
     memory.forget_mapping(address, mapping.bytes);
-    if (mapping.access.empty() || mapping.multicast) return;
+    if (open_to(mapping) == 0 || mapping.multicast) return;
     auto* context = contexts().find(current_context_handle());
     auto* owner = find_device(mapping.device);
     bool ours = context && context->device == mapping.device;
@@ -126,7 +127,7 @@ CUresult lend_allocation(CUmemGenericAllocationHandle handle, Lent& lent) {
         if (!(physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
             return CUDA_ERROR_INVALID_VALUE;
         number = physical->number;
-        device = find_device(physical->properties.location.id);
+        device = find_device(physical->device);
         lent.multicast = physical->multicast;
         lent.bytes = physical->bytes;
     }
@@ -169,6 +170,7 @@ CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHa
     LockGuard lock(mappings().mutex);
     made->bytes = bytes = reply.bytes;
     made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    made->device = device->ordinal;
     made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
     made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     made->held = 1;
@@ -189,7 +191,7 @@ CUresult borrow_multicast(const wire::ThingName& name, uint64_t bytes, CUmemGene
     LockGuard lock(mappings().mutex);
     made->multicast = true;
     made->bytes = bytes;  // a false one is the worker's driver's to refuse
-    made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, here.ordinal};
+    made->device = here.ordinal;
     made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     made->held = 1;
     return CUDA_SUCCESS;

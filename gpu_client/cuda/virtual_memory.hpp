@@ -28,7 +28,9 @@ struct Physical {
     uint64_t number = 0;
     uint64_t bytes = 0;
     uint64_t charged = 0;              // to our grant: all of it, unless another process has made it
-    CUmemAllocationProp properties{};  // of a multicast object: its handle types, and a device of the session it is in
+    int device = 0;                    // that it is on; of a multicast object: one of the session it is in
+    CUmemAllocationProp properties{};  // of a multicast object: its handle types
+    bool of_host = false;              // the program's as well, where it is mapped (host_mappings.hpp)
     bool multicast = false;
     int held = 1, used = 0;  // `used`: by mappings, and by bindings to multicast objects
     std::vector<Binding> bindings = {};
@@ -45,8 +47,10 @@ struct Mapping {
     uint64_t offset;                               // in that
     int device;                                    // that the memory is on
     std::map<int, CUmemAccess_flags> access = {};  // by device; none where there is none
+    bool of_host = false;
+    CUmemAccess_flags hosts = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // access, as far as the program has said so
     bool multicast = false;
-    bool waits = false;  // for a multicast object's team: not there yet
+    bool waits = false;  // for a multicast object's team, or for the program's pages: not there yet
 };
 struct Mappings {
     Mutex mutex;  // what follows from a change is put into the device's sends() and sent without it

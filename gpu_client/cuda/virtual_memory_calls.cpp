@@ -1,7 +1,10 @@
 // The calls of the virtual memory API: addresses from the session's range, physical memory from the worker.
 #include <algorithm>
+#include <span>
 
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_mappings.hpp"
+#include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -13,39 +16,72 @@ using namespace tnr::cuda;
 
 namespace {
 
-// Memory of the host has a granularity, but cuMemCreate makes none (README.md says why). NCCL asks for the one and takes
-// the other's refusal as a hint to do without.
-bool on_host(CUmemLocationType type) {
-    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 CUresult check_properties(const CUmemAllocationProp* properties) {
     if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-    if (on_host(properties->location.type)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (is_host_location(properties->location.type)) return check_host_memory(*properties);
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// A multicast object is mapped once its team is complete.
-CUresult wait_for_mapping(const wire::MapAllocation<>& record) {
-    RemoteCall call(record, wire::CallWay::sync);
-    call.on(*device_of_address(record.address));
-    auto result = call.send();
+// The mapping that waits is there now, or gone.
+CUresult end_wait(uint64_t address, CUresult result) {
     Freed freed;
     {
         LockGuard lock(mappings().mutex);
-        auto mapping = mappings().by_address.find(record.address);
+        auto mapping = mappings().by_address.find(address);
         mapping->second.waits = false;
         if (result != CUDA_SUCCESS) {
+            if (mapping->second.of_host)
+                device_of_address(address)->memory->sends().put(wire::UnmapAllocation{address, mapping->second.bytes});
             unuse(mapping->second.allocation, freed);
             mappings().by_address.erase(mapping);
+        } else {
+            note_access(address, mapping->second);
         }
     }
     (void)send_changes(freed);
     return result;
+}
+
+// A multicast object is mapped once its team is complete.
+CUresult wait_for_team(const wire::MapAllocation<>& record) {
+    RemoteCall call(record, wire::CallWay::sync);
+    call.on(*device_of_address(record.address));
+    return end_wait(record.address, call.send());
+}
+
+// Ends those of the host's memory in there. They are mapped still: whoever unmaps them goes on.
+void end_host_mappings(uint64_t address, uint64_t bytes) {
+    std::vector<uint64_t> ended;
+    {
+        LockGuard lock(mappings().mutex);
+        auto [first, last, covered] = mappings_from(address, bytes);
+        for (auto mapping = first; mapping != last && covered == bytes; ++mapping)
+            if (mapping->second.of_host) ended.push_back(mapping->first);
+    }
+    for (auto at : ended) end_host_mapping(at);
+}
+
+// What is wanted, of the mapping up to `end`. Of the host's memory the device that it is on moves the program's pages there,
+// whatever the program lets it do, and the program always has it.
+void set_access(std::pair<const uint64_t, Mapping>& mapped, uint64_t end, const CUmemAccessDesc& wanted)
+    TNR_REQUIRES(mappings().mutex) {
+    auto& [address, mapping] = mapped;
+    const int ordinal = wanted.location.id;
+    if (is_host_location(wanted.location.type)) {
+        mapping.hosts = wanted.flags;
+        return;
+    }
+    if (!mapping.multicast && !(mapping.of_host && ordinal == mapping.device))
+        device_of_address(address)->memory->sends().put(
+            wire::SetAccess<>{address, std::min(mapping.bytes, end - address), find_device(ordinal)->number,
+                              static_cast<uint32_t>(wanted.flags)});
+    if (wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        mapping.access.erase(ordinal);
+    else
+        mapping.access[ordinal] = wanted.flags;
 }
 
 // Only the devices of its team may use a multicast object. The worker's driver knows them: so this waits for its answer.
@@ -67,7 +103,7 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
     return guarded("cuMemGetAllocationGranularity", [&]() -> CUresult {
         bool known = which == CU_MEM_ALLOC_GRANULARITY_MINIMUM || which == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         if (!granularity || !known) return CUDA_ERROR_INVALID_VALUE;
-        bool host = properties && on_host(properties->location.type);
+        bool host = properties && is_host_location(properties->location.type);
         auto result = check_properties(properties);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_DEVICE && !host) return result;
         *granularity = find_device(result == CUDA_SUCCESS ? properties->location.id : 0)->description.granularity_bytes;
@@ -114,7 +150,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
     return guarded("cuMemCreate", [&]() -> CUresult {
         if (!out || bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         if (auto result = check_properties(properties); result != CUDA_SUCCESS) return result;
-        auto* device = find_device(properties->location.id);
+        const bool of_host = is_host_location(properties->location.type);
+        auto* device = of_host ? reserving_device() : find_device(properties->location.id);
         if (auto result = open_session(*device); result != CUDA_SUCCESS) return result;
         if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
         if (bytes > device->description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -122,7 +159,12 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         pools_make_room(device->ordinal);
         Physical* made = nullptr;
         uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
-            physical = {.number = index + 1, .bytes = bytes, .charged = bytes, .properties = *properties};
+            physical = {.number = index + 1,
+                        .bytes = bytes,
+                        .charged = bytes,
+                        .device = device->ordinal,
+                        .properties = *properties,
+                        .of_host = of_host};
             made = &physical;
         });
         auto send = [&](const auto& record) {
@@ -160,7 +202,9 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
                           unsigned long long flags) {
     return guarded("cuMemMap", [&]() -> CUresult {
         wire::MapAllocation<> record{address, bytes, offset, 0};
-        bool multicast = false;
+        bool multicast = false, of_host = false;
+        Context* context = nullptr;  // only the host's memory needs one
+        const auto no_context = current_context(context);
         {
             LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
@@ -173,23 +217,37 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
             if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
             record.allocation = physical->number;
             multicast = physical->multicast;
-            if (!multicast) device_of_address(address)->memory->sends().put(record);
+            of_host = physical->of_host;
+            if (of_host && no_context != CUDA_SUCCESS) return no_context;
+            if (of_host && physical->used > 0) {
+                log_once(LogLevel::warning,
+                         "memory that cuMemCreate makes in the host's memory has one address at a time");
+                return CUDA_ERROR_NOT_SUPPORTED;
+            }
+            if (!multicast) device->memory->sends().put(record);
+            if (of_host)
+                device->memory->sends().put(wire::SetAccess<>{address, bytes, find_device(physical->device)->number,
+                                                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
             mappings().by_address[address] = {.bytes = bytes,
                                               .allocation = handle,
                                               .offset = offset,
-                                              .device = physical->properties.location.id,
+                                              .device = physical->device,
+                                              .of_host = of_host,
                                               .multicast = multicast,
-                                              .waits = multicast};
+                                              .waits = multicast || of_host};
             ++physical->used;
         }
         auto sent = send_changes();
-        return multicast ? wait_for_mapping(record) : sent;
+        if (multicast) return wait_for_team(record);
+        if (of_host && sent == CUDA_SUCCESS) sent = begin_host_mapping(*context, address, bytes);
+        return of_host ? end_wait(address, sent) : sent;
     });
 }
 
 // Whole mappings only, as the driver demands.
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return guarded("cuMemUnmap", [&]() -> CUresult {
+        end_host_mappings(address, bytes);
         Freed freed;
         {
             LockGuard lock(mappings().mutex);
@@ -211,16 +269,20 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* wanted, size_t count) {
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-        for (size_t i = 0; i < count; ++i)
-            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_DEVICE;
-        for (size_t i = 0; i < count; ++i)
-            if (!find_device(wanted[i].location.id)) return CUDA_ERROR_INVALID_VALUE;
+        const std::span all(wanted, count);
+        auto for_host = [](const CUmemAccessDesc& one) { return is_host_location(one.location.type); };
+        for (auto& one : all)
+            if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE && !for_host(one)) return CUDA_ERROR_INVALID_DEVICE;
+        for (auto& one : all)
+            if (!for_host(one) && !find_device(one.location.id)) return CUDA_ERROR_INVALID_VALUE;
         bool multicast = false;
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
             if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
             multicast = std::any_of(first, last, [](auto& mapping) { return mapping.second.multicast; });
+            const bool only_hosts = std::all_of(first, last, [](auto& mapping) { return mapping.second.of_host; });
+            if (!only_hosts && std::any_of(all.begin(), all.end(), for_host)) return CUDA_ERROR_INVALID_DEVICE;
         }
         for (size_t i = 0; multicast && i < count; ++i)
             if (auto result = set_access_waiting(address, bytes, wanted[i]); result != CUDA_SUCCESS) return result;
@@ -228,18 +290,10 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
             if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
-            for (size_t i = 0; i < count; ++i) {
-                int ordinal = wanted[i].location.id;
-                if (!multicast)
-                    device_of_address(address)->memory->sends().put(wire::SetAccess<>{
-                        address, bytes, find_device(ordinal)->number, static_cast<uint32_t>(wanted[i].flags)});
-                for (auto mapping = first; mapping != last; ++mapping)
-                    if (wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
-                        mapping->second.access.erase(ordinal);
-                    else
-                        mapping->second.access[ordinal] = wanted[i].flags;
+            for (auto mapping = first; mapping != last; ++mapping) {
+                for (auto& one : all) set_access(*mapping, address + bytes, one);
+                note_access(mapping->first, mapping->second);
             }
-            for (auto mapping = first; mapping != last; ++mapping) note_access(mapping->first, mapping->second);
         }
         return send_changes();
     });
@@ -247,10 +301,15 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
     return guarded("cuMemGetAccess", [&]() -> CUresult {
-        if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+        if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
         LockGuard lock(mappings().mutex);
         auto* mapping = find_mapping(address);
         if (!mapping) return CUDA_ERROR_INVALID_VALUE;
+        if (mapping->second.of_host && is_host_location(location->type)) {
+            *flags = mapping->second.hosts;
+            return CUDA_SUCCESS;
+        }
+        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
         auto found = mapping->second.access.find(location->id);
         *flags = found != mapping->second.access.end() ? found->second : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;

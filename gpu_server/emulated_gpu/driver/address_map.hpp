@@ -32,12 +32,13 @@ struct Allocation {
     uint64_t buffer_id = 0;      // unique for the life of the process
     uint64_t owner = 0;          // handle of the pool or the physical memory behind it; 0: none
     unsigned flags = 0;          // host: as given at allocation
+    bool of_host = false;        // mapped: cuMemCreate made it in the host's memory
     bool in_module = false;      // a module's variable: cuMemFree refuses it
     bool in_graph = false;       // of a graph's node: see graph_memory.hpp
     bool freed = false;          // by a stream that has not got there yet
 
     uint64_t end() const { return begin + size; }
-    bool is_host() const { return type == MemoryType::host || type == MemoryType::registered; }
+    bool is_host() const { return type == MemoryType::host || type == MemoryType::registered || of_host; }
 };
 
 // Thread-safe.

@@ -65,7 +65,7 @@ void free_memory_of(Context& context) {
 }
 
 bool accessible(Context& context, const Allocation& allocation) {
-    if (allocation.is_host() || allocation.type == MemoryType::managed) return true;
+    if ((allocation.is_host() && !allocation.of_host) || allocation.type == MemoryType::managed) return true;
     if (allocation.access >> context.device.ordinal & 1) return true;
     if (allocation.type == MemoryType::mapped || allocation.type == MemoryType::multicast) return false;
     if (!allocation.context || allocation.context == &context) return allocation.device == context.device.ordinal;

@@ -4,6 +4,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
+#include "api_client/base/numa.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
@@ -73,15 +76,25 @@ bool on_host(CUmemLocationType type) {
 }
 
 CUresult check_location(const CUmemLocation& location) {
+    if (on_host(location.type)) return CUDA_SUCCESS;
     if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     return device_of(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// Who may use a mapping: a bit for each device, and one for the program.
+constexpr uint64_t for_host = uint64_t{1} << 63;
+uint64_t access_bit(const CUmemLocation& location) {
+    return on_host(location.type) ? for_host : uint64_t{1} << location.id;
 }
 
 CUresult check_properties(const CUmemAllocationProp* properties) {
     if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
     auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (others != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-    return check_location(properties->location);
+    const auto& location = properties->location;
+    if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !tnr::is_numa_node(location.id))
+        return CUDA_ERROR_INVALID_VALUE;
+    return check_location(location);
 }
 
 // Takes away one of the references that a program has by its handle.
@@ -111,10 +124,7 @@ CUresult cuMemGetAllocationGranularity(size_t* size, const CUmemAllocationProp* 
     return initialized([&]() -> CUresult {
         if (!size || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
             return CUDA_ERROR_INVALID_VALUE;
-        // Of the host's memory, too, though cuMemCreate makes none.
-        bool host = properties && on_host(properties->location.type);
-        if (CUresult error = check_properties(properties); error && error != CUDA_ERROR_INVALID_DEVICE && !host)
-            return error;
+        if (CUresult error = check_properties(properties); error && error != CUDA_ERROR_INVALID_DEVICE) return error;
         *size = physical_granularity;
         return CUDA_SUCCESS;
     });
@@ -172,7 +182,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     return initialized([&]() -> CUresult {
         if (!handle || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_properties(properties)) return error;
-        Device& device = *device_of(properties->location.id);
+        // What is the host's takes memory of a GPU all the same: the program can reach that here.
+        const bool of_host = on_host(properties->location.type);
+        if (of_host && properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        Device& device = *device_of(of_host ? 0 : properties->location.id);
         if (!charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
         std::shared_ptr<PhysicalMemory> memory = PhysicalMemory::create(device, size, *properties);
         if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -235,6 +248,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         allocation.begin = address;
         allocation.size = size;
         allocation.type = physical ? MemoryType::mapped : MemoryType::multicast;
+        allocation.of_host = physical && on_host(physical->properties.location.type);
         allocation.device = physical ? physical->device.ordinal : 0;
         allocation.owner = handle;
         driver().addresses.insert(allocation);
@@ -278,6 +292,13 @@ static bool all_in_team(const VirtualMemory& memory, uint64_t address, uint64_t 
     return true;
 }
 
+static bool all_of_host(const VirtualMemory& memory, uint64_t address, uint64_t size) TNR_REQUIRES(memory.mutex) {
+    auto is_other = [](auto& mapping) {
+        return !mapping.second.memory || !on_host(mapping.second.memory->properties.location.type);
+    };
+    return std::none_of(memory.mapped.lower_bound(address), memory.mapped.lower_bound(address + size), is_other);
+}
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptions, size_t count) {
     return initialized([&]() -> CUresult {
         if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -285,7 +306,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         for (size_t i = 0; i < count; ++i) {
             if (CUresult error = check_location(descriptions[i].location))
                 return error == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : error;
-            uint64_t bit = uint64_t{1} << descriptions[i].location.id;
+            const uint64_t bit = access_bit(descriptions[i].location);
             if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 revoked |= bit;
             else
@@ -294,6 +315,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+        if (((granted | revoked) & for_host) && !all_of_host(memory, address, size)) return CUDA_ERROR_INVALID_DEVICE;
         if (!all_in_team(memory, address, size, granted)) return CUDA_ERROR_INVALID_DEVICE;
         driver().addresses.update(address, size, [&](Allocation& allocation) {
             allocation.access = (allocation.access & ~revoked) | granted;
@@ -312,7 +334,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
         auto found = driver().addresses.find(address);
         bool mapped = found && (found->type == MemoryType::mapped || found->type == MemoryType::multicast);
         if (!mapped) return CUDA_ERROR_INVALID_VALUE;
-        bool granted = found->access >> location->id & 1;
+        const bool granted = found->access & access_bit(*location);
         *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     });
