@@ -8,6 +8,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/turn.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
@@ -256,11 +257,17 @@ using namespace tnr::cuda;
 extern "C" {
 
 CUresult CUDAAPI cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
-    return guarded("cuMemHostAlloc", [&] { return allocate_pinned(out, bytes, flags); });
+    return guarded("cuMemHostAlloc", [&] {
+        auto refused = refuse_unsafe();
+        return refused == CUDA_SUCCESS ? allocate_pinned(out, bytes, flags) : refused;
+    });
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
-    return guarded("cuMemAllocHost", [&] { return allocate_pinned(out, bytes, 0); });
+    return guarded("cuMemAllocHost", [&] {
+        auto refused = refuse_unsafe();
+        return refused == CUDA_SUCCESS ? allocate_pinned(out, bytes, 0) : refused;
+    });
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* memory) {

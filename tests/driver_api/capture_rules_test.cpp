@@ -40,6 +40,12 @@ CUresult allocate() {
     return result;
 }
 
+CUresult pin() {
+    void* memory = nullptr;
+    if (CUresult error = cu.cuMemHostAlloc(&memory, 4096, 0)) return error;
+    return cu.cuMemFreeHost(memory);
+}
+
 }  // namespace
 
 TEST_CASE("a stream that is captured cannot be waited for or uploaded to", "[graph][capture]") {
@@ -243,6 +249,9 @@ TEST_CASE("a capture forbids unsafe calls to its thread and, if global, to all",
         begin_capture(stream, global);
         CU_CHECK(elsewhere([&] { return cu.cuEventQuery(event); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_spoilt(stream);
+        begin_capture(stream, global);
+        CU_CHECK(pin(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        check_spoilt(stream);
     }
     SECTION("of the thread") {
         begin_capture(stream, thread_local_mode);
@@ -255,6 +264,7 @@ TEST_CASE("a capture forbids unsafe calls to its thread and, if global, to all",
         begin_capture(stream, relaxed);
         CU_CHECK(allocate(), CUDA_SUCCESS);
         CU_CHECK(elsewhere(allocate), CUDA_SUCCESS);
+        CU_CHECK(pin(), CUDA_SUCCESS);
         end_capture(stream);
     }
     SECTION("a thread may take it upon itself") {
