@@ -40,6 +40,8 @@ public:
         name_ = *name;
         if (auto bound = bind(); !bound) return bound;
         auto client = reach(session_, name_);
+        if (client)
+            for (const auto& forward : bound_) say("forwarding " + to_string(forward) + " on '" + name_ + "'");
         while (client) {
             auto code = use(**client);
             if (code) return session_.exit_code = *code, Result<>{Ok{}};
@@ -76,7 +78,7 @@ private:
             if (!wanted) return wanted.error();
             auto bound = forwards_.listen(*wanted);
             if (!bound) return bound.error();
-            say("forwarding " + to_string(*bound) + " on '" + name_ + "'");
+            bound_.push_back(*bound);
         }
         return Ok{};
     }
@@ -142,6 +144,7 @@ private:
     const ConnectOptions& options_;
     std::string name_;
     bool raw_ = false;
+    std::vector<ssh::Forward> bound_;
     ssh::Forwards forwards_{[this](const std::string& line) { say(line); }};
 };
 

@@ -416,8 +416,17 @@ TEST_CASE("a shell that loses its connection dials again and says so, its ports 
     CHECK(done);
     CHECK(fake.session.exit_code == 5);
     CHECK(sshd.accepted() == 3);
+    CHECK(fake.err.str().find("tnr: forwarding 127.0.0.1:" + std::to_string(here)) != std::string::npos);
     CHECK(fake.err.str().find("lost the connection to 'demo'") != std::string::npos);
     CHECK(fake.err.str().find("connected to 'demo' again, with a new shell") != std::string::npos);
+}
+
+TEST_CASE("ports to a machine that there is not are not said to be forwarded", "[cli][forward]") {
+    test::FakeSession fake;
+    cli::ConnectOptions options{.name = "nobody", .forwards = {"127.0.0.1:0:127.0.0.1:80"}, .no_shell = true};
+    auto done = cli::connect(fake.session, options);
+    REQUIRE_FALSE(done);
+    CHECK(fake.err.str().find("forwarding") == std::string::npos);
 }
 
 TEST_CASE("a command whose connection breaks is not run twice", "[cli][forward]") {
