@@ -17,8 +17,8 @@ constexpr int patient_tries = 16;
 constexpr std::chrono::seconds politeness{1};
 // Managed memory waits for the kernel first: beside one that does not wait for the program, all is exact then.
 constexpr std::chrono::seconds managed_patience{2};
-// An access that cannot be made after so many tries has another reason: the program has unmapped what it registered.
-constexpr int tries_max = 10'000;
+// An access that fails so often has another reason than too many mappings: the program has unmapped what it registered.
+constexpr int failures_max = 100;
 
 // ---- what there is ----
 
@@ -278,7 +278,7 @@ bool PageTurns::let(const Range& range, PageRun run, bool write) {
     return done;
 }
 
-bool PageTurns::bring(const PageFault& fault, const Range& range, PageRun run) {
+PageTurns::Step PageTurns::bring(const PageFault& fault, const Range& range, PageRun run) {
     const uint64_t turn = turns_;
     for (size_t page = run.first; page < run.end(); ++page) range->arriving[page] = true;
     auto* view = range->view.get();
@@ -292,40 +292,42 @@ bool PageTurns::bring(const PageFault& fault, const Range& range, PageRun run) {
     if (!fetched)
         log_once(LogLevel::warning,
                  "memory that the GPU has changed cannot be fetched: the program sees what it had there before");
-    if (turn != turns_ && !fault.in_host_function) return false;  // the GPU may have changed it since
-    if (fetched && !range->view->show(run, room)) return false;
-    return let(range, run, false);
+    if (turn != turns_ && !fault.in_host_function) return Step::again;  // the GPU may have changed it since
+    if (fetched && !range->view->show(run, room)) return Step::failed;
+    return let(range, run, false) ? Step::done : Step::failed;
 }
 
-// One step towards the access; true when it can be made.
-bool PageTurns::step(const PageFault& fault, const Range& range) {
+// One step towards the access.
+PageTurns::Step PageTurns::step(const PageFault& fault, const Range& range) {
     const size_t page = range->page_of(fault.address);
     const PageState state = range->states[page];
-    if (state == PageState::dirty || state == PageState::fresh) return true;
+    const bool reads = fault.attempt == Attempt::read;
+    if (state == PageState::dirty || state == PageState::fresh) return Step::done;
     // Another thread may have brought it meanwhile.
-    if (state == PageState::live) return fault.attempt == Attempt::read || open_live(fault, range, page);
-    if (state == PageState::clean) return fault.attempt == Attempt::read || let(range, range->to_open(page), true);
+    if (state == PageState::live) return reads || open_live(fault, range, page) ? Step::done : Step::again;
+    if (state == PageState::clean) return reads || let(range, range->to_open(page), true) ? Step::done : Step::failed;
     bool waits = !fault.in_host_function;  // what it would wait for may be waiting for the function
     if (giving_ > 0 || range->arriving[page] || (waits && submitting_ > 0)) {
         changed_.wait(mutex_);
-        return false;
+        return Step::again;
     }
-    if (waits && !settle_for_touch(range, page)) return false;
+    if (waits && !settle_for_touch(range, page)) return Step::again;
     if (!unsent_.empty()) {
         send({});
-        return false;
+        return Step::again;
     }
     const PageRun run = range->to_bring(page);
-    if (!bring(fault, range, run)) return false;
-    if (fault.attempt != Attempt::write) return true;
+    if (auto brought = bring(fault, range, run); brought != Step::done || fault.attempt != Attempt::write)
+        return brought;
     const bool long_run = run.count * page_bytes() > brought_bytes_min;
-    return let(range, long_run ? PageRun{page, run.end() - page} : PageRun{page, 1}, true);
+    const PageRun opened = long_run ? PageRun{page, run.end() - page} : PageRun{page, 1};
+    return let(range, opened, true) ? Step::done : Step::failed;
 }
 
 bool PageTurns::serve(const PageFault& fault) {
     bool done = false, impatient = false;
     mutex_.lock();
-    for (int tries = 0; !done && tries < tries_max; ++tries) {
+    for (int tries = 0, failures = 0; !done && failures < failures_max; ++tries) {
         auto range = range_at(fault.address);
         if (!range || !range->view) break;
         if (tries == 0) stats().pages.faults.fetch_add(1, Stats::relaxed);  // the program may go on before we do
@@ -333,7 +335,9 @@ bool PageTurns::serve(const PageFault& fault) {
             impatient = true;
             ++impatient_;
         }
-        done = step(fault, range);
+        const auto result = step(fault, range);
+        done = result == Step::done;
+        failures += result == Step::failed;
         // The kernel takes pages away for reasons of its own, too.
         if (done && fault.watched) range->let_again(range->page_of(fault.address));
     }

@@ -77,8 +77,13 @@ private:
     Work* work_on(const SharedRange& range) TNR_REQUIRES(mutex_);
     Waited finish(Work work, std::chrono::milliseconds timeout) TNR_REQUIRES(mutex_);
     bool settle_for_touch(const Range& range, size_t page) TNR_REQUIRES(mutex_);
-    bool step(const PageFault& fault, const Range& range) TNR_REQUIRES(mutex_);
-    bool bring(const PageFault& fault, const Range& range, PageRun run) TNR_REQUIRES(mutex_);
+    enum class Step : uint8_t {
+        done,  // the access can be made
+        again,
+        failed,  // the system lets us do nothing here; it may next time
+    };
+    Step step(const PageFault& fault, const Range& range) TNR_REQUIRES(mutex_);
+    Step bring(const PageFault& fault, const Range& range, PageRun run) TNR_REQUIRES(mutex_);
     bool let(const Range& range, PageRun run, bool write) TNR_REQUIRES(mutex_);
     void send(const std::vector<Change>& changes) TNR_REQUIRES(mutex_);
 
