@@ -152,8 +152,21 @@ bool is_plain_copy(const PreparedCopy& copy, CUcontext context) {
            !is_elsewhere(copy.work.from);
 }
 
+bool same_ends(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other) {
+    return one.srcMemoryType == other.srcMemoryType && one.dstMemoryType == other.dstMemoryType;
+}
+
 void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
-    if (auto* node = find_graph_node(handle)) node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
+    auto* node = find_graph_node(handle);
+    if (!node) return;
+    node->other_ends |= node->copy && !same_ends(*node->copy, given);
+    node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
+}
+
+// The ends of an instance's copy stay of the types that they are named as, where the program has named them.
+bool keeps_ends(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
+    auto* node = find_graph_node(handle);
+    return !node || !node->copy || node->other_ends || !given || same_ends(*node->copy, *given);
 }
 
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
@@ -247,7 +260,7 @@ CUresult share_beside_others(CUcontext handle, const CUDA_MEMCPY3D* given) {
 }
 
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
-    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
+    if (!find_graph_exec(exec) || !keeps_ends(handle, given)) return CUDA_ERROR_INVALID_VALUE;
     const auto before = needs_of(exec);
     const auto needs = before ? before : std::make_shared<const GraphNeeds>();
     wire::CopyWork<> old;
