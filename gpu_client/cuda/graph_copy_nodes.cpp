@@ -390,6 +390,29 @@ CUresult set_copy_node(CUgraphNode handle, const CUDA_MEMCPY3D* given, const Fin
     return result;
 }
 
+CUresult find_copies_of_nodes(CUgraph graph, const HostCopies& all, HostCopies& found) {
+    size_t count = 0;
+    auto result = cuGraphGetNodes(graph, nullptr, &count);
+    std::vector<CUgraphNode> nodes(count);
+    if (result == CUDA_SUCCESS && count != 0) result = cuGraphGetNodes(graph, nodes.data(), &count);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUgraph inside = nullptr;
+        wire::CopyWork<> work;
+        result = cuGraphNodeGetType(nodes[i], &type);
+        if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+        if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+            result = cuGraphChildGraphNodeGetGraph(nodes[i], &inside);
+            if (result == CUDA_SUCCESS) result = find_copies_of_nodes(inside, all, found);
+        }
+        if (type != CU_GRAPH_NODE_TYPE_MEMCPY || result != CUDA_SUCCESS) continue;
+        result = ask_work(nodes[i], work);
+        for (bool to_device : {false, true})
+            if (auto copy = copy_of(all, nodes[i], work, to_device); copy && result == CUDA_SUCCESS) found.add(copy);
+    }
+    return result;
+}
+
 CUresult check_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
     auto needs = find_graph_exec(exec) && find_graph_node(node) ? needs_of(exec) : nullptr;
     return needs && !needs->copies.empty() ? enable_copy(exec, node, enabled != 0) : CUDA_SUCCESS;
