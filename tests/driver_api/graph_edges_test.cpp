@@ -99,7 +99,7 @@ TEST_CASE("a cycle is found when the graph is instantiated", "[graph]") {
 TEST_CASE("a graph may hold a copy of itself", "[graph]") {
     Gpu gpu;
     Stream stream;
-    Memory memory(Words{0, 0});
+    Memory memory(std::vector<unsigned>{0, 0});
     Graph graph;
     CUgraphNode child = nullptr;
     CUDA_MEMSET_NODE_PARAMS fill{memory.address, 0, 7, 4, 1, 1};
@@ -114,7 +114,7 @@ TEST_CASE("a graph may hold a copy of itself", "[graph]") {
     CHECK(inside == 1);
     CU_OK(cu.cuGraphAddChildGraphNode(&child, copy, nullptr, 0, graph));  // within the copy, too
     GraphExec(graph).run(stream);
-    CHECK(memory.read<unsigned>(2) == Words{7, 0});
+    CHECK(memory.read<unsigned>(2) == std::vector<unsigned>{7, 0});
 }
 
 // NVIDIA's driver takes it and has no instance of it; it must not keep a driver busy for ever.
