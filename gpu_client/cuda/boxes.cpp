@@ -48,7 +48,6 @@ CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
     return CUDA_SUCCESS;
 }
 
-// What is named as the device's ends where the pinned memory does.
 bool is_pinned_box(const Box& box, const BoxSide& side) {
     const uint64_t slice = extent(box.row_bytes, box.rows, side.pitch);
     if (slice == 0 || box.slices == 0) return true;
@@ -76,13 +75,16 @@ CUresult find_side(const Given& given, const Box& box, BoxSide& side) {
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }
+    // What is pinned ends where it does, whatever it is named; what is named as the device's is pinned or on a device.
+    const bool has_end = given.type == CU_MEMORYTYPE_DEVICE || (!side.on_device && is_pinned(side.address));
     look_up_shared(side);
     side.pitch = given.pitch != 0 ? given.pitch : box.row_bytes + given.x;
     if (box.rows * box.slices > 1 && side.pitch < box.row_bytes + given.x) return CUDA_ERROR_INVALID_VALUE;
-    if (box.slices > 1 && given.rows != 0 && given.rows < box.rows) return CUDA_ERROR_INVALID_VALUE;
+    const bool short_slices = given.rows < box.rows || given.rows - box.rows < given.y;
+    if (box.slices > 1 && given.rows != 0 && short_slices) return CUDA_ERROR_INVALID_VALUE;
     side.slice_bytes = side.pitch * (given.rows != 0 ? given.rows : box.rows + given.y);
     side.address += given.z * side.slice_bytes + given.y * side.pitch + given.x;
-    bool whole = given.type != CU_MEMORYTYPE_DEVICE || side.on_device || is_pinned_box(box, side);
+    bool whole = !has_end || side.on_device || is_pinned_box(box, side);
     return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

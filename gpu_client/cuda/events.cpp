@@ -125,7 +125,7 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     if (is_captured(stream)) {
         if (flags & CU_EVENT_RECORD_EXTERNAL) {
             event->in_graphs = true;  // launches record it
-            add_needs(stream, meeting_others());
+            add_needs(stream, recording(event->handle));
         } else {
             event->capture = stream.object->capture.load();
         }
@@ -198,6 +198,11 @@ static CUresult ask_worker(const Event& event, Context& context) {
     return call.send();
 }
 
+// Until launches that hold it are done. The thread that launches is not one that asks meanwhile.
+static void wait_until_let_go(const Event& event) {
+    for (int launches; (launches = event.held) > 0;) event.held.wait(launches);
+}
+
 // As query_stream().
 static CUresult query_event(CUevent handle) {
     auto* event = find_event(handle);
@@ -205,6 +210,7 @@ static CUresult query_event(CUevent handle) {
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
+    if (event->held > 0) return CUDA_ERROR_NOT_READY;
     if (event->in_graphs || is_interprocess(*event)) return ask_worker<wire::QueryEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     auto known = [&] {
@@ -237,6 +243,7 @@ static CUresult synchronize_event(CUevent handle) {
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
+    wait_until_let_go(*event);
     if (event->in_graphs || is_interprocess(*event)) return ask_worker<wire::SynchronizeEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     if (!known_complete(*event, recording, *context))

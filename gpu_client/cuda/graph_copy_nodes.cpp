@@ -152,8 +152,21 @@ bool is_plain_copy(const PreparedCopy& copy, CUcontext context) {
            !is_elsewhere(copy.work.from);
 }
 
+bool same_ends(const CUDA_MEMCPY3D& one, const CUDA_MEMCPY3D& other) {
+    return one.srcMemoryType == other.srcMemoryType && one.dstMemoryType == other.dstMemoryType;
+}
+
 void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
-    if (auto* node = find_graph_node(handle)) node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
+    auto* node = find_graph_node(handle);
+    if (!node) return;
+    node->other_ends |= node->copy && !same_ends(*node->copy, given);
+    node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
+}
+
+// The ends of an instance's copy stay of the types that they are named as, where the program has named them.
+bool keeps_ends(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
+    auto* node = find_graph_node(handle);
+    return !node || !node->copy || node->other_ends || !given || same_ends(*node->copy, *given);
 }
 
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
@@ -247,7 +260,7 @@ CUresult share_beside_others(CUcontext handle, const CUDA_MEMCPY3D* given) {
 }
 
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
-    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
+    if (!find_graph_exec(exec) || !keeps_ends(handle, given)) return CUDA_ERROR_INVALID_VALUE;
     const auto before = needs_of(exec);
     const auto needs = before ? before : std::make_shared<const GraphNeeds>();
     wire::CopyWork<> old;
@@ -374,6 +387,29 @@ CUresult set_copy_node(CUgraphNode handle, const CUDA_MEMCPY3D* given, const Fin
     if (result != CUDA_SUCCESS) return result;
     remember(handle, *given);
     set_needs(graph, with_copy(needs, handle, old, copy));
+    return result;
+}
+
+CUresult find_copies_of_nodes(CUgraph graph, const HostCopies& all, HostCopies& found) {
+    size_t count = 0;
+    auto result = cuGraphGetNodes(graph, nullptr, &count);
+    std::vector<CUgraphNode> nodes(count);
+    if (result == CUDA_SUCCESS && count != 0) result = cuGraphGetNodes(graph, nodes.data(), &count);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUgraph inside = nullptr;
+        wire::CopyWork<> work;
+        result = cuGraphNodeGetType(nodes[i], &type);
+        if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+        if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+            result = cuGraphChildGraphNodeGetGraph(nodes[i], &inside);
+            if (result == CUDA_SUCCESS) result = find_copies_of_nodes(inside, all, found);
+        }
+        if (type != CU_GRAPH_NODE_TYPE_MEMCPY || result != CUDA_SUCCESS) continue;
+        result = ask_work(nodes[i], work);
+        for (bool to_device : {false, true})
+            if (auto copy = copy_of(all, nodes[i], work, to_device); copy && result == CUDA_SUCCESS) found.add(copy);
+    }
     return result;
 }
 

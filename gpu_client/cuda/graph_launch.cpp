@@ -18,20 +18,43 @@ namespace {
 
 // Between the mirror and the program's memory. What is shared by now is the GPU's business: for the program, pages that the
 // GPU has are none to write to.
-CUresult copy_mirror(const HostCopy& copy, CUstream stream) {
+CUresult copy_mirror(const HostCopy& copy, CUstream stream, bool wait = false) {
     auto result = CUDA_SUCCESS;
     for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
         if (result != CUDA_SUCCESS) return;
         const DeviceRows mirror{*copy.mirror + offset, mirror_pitch(copy)}, shared{shared_address(host), host.pitch};
         if (shared.address == 0)
             result = copy.to_device ? copy_lasting_to_device(mirror, host, stream)
-                                    : copy_from_device(host, mirror, stream, false);
+                                    : copy_from_device(host, mirror, stream, wait);
         else
             result = copy_on_device(copy.to_device ? mirror : shared, copy.to_device ? shared : mirror, host.row_bytes,
-                                    host.rows, stream, false);
+                                    host.rows, stream, wait);
     });
     return result;
 }
+
+// For other threads of the program: none of the events is complete while this lives.
+class HeldEvents {
+public:
+    explicit HeldEvents(const GraphNeeds& needs) {
+        if (!needs.holds_events) return;
+        for (auto handle : needs.recorded)
+            if (auto* event = find_event(handle_of<CUevent>(handle))) ++event->held, held_.push_back(handle);
+    }
+    ~HeldEvents() {
+        for (auto handle : held_) {
+            auto* event = find_event(handle_of<CUevent>(handle));
+            if (!event) continue;
+            --event->held;
+            event->held.notify_all();
+        }
+    }
+    HeldEvents(const HeldEvents&) = delete;
+    HeldEvents& operator=(const HeldEvents&) = delete;
+
+private:
+    std::vector<uint64_t> held_;
+};
 
 // Memory that an earlier launch has yet to write is read when it has: copy_lasting_to_device() sees to that.
 CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream stream,
@@ -41,10 +64,11 @@ CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream s
         if (auto result = copy_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     functions = expect_functions(*context.session.load(), needs);
+    const HeldEvents held(needs);
     if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
     for (auto& copy : needs.copies) {
         if (copy->to_device || copy->seen_by_function || copy->disabled) continue;
-        if (auto result = copy_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
+        if (auto result = copy_mirror(*copy, stream, needs.holds_events); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
 }

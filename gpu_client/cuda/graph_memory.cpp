@@ -158,6 +158,10 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attri
     return guarded("cuDeviceSetGraphMemAttribute", [&]() -> CUresult {
         Device* device = nullptr;
         if (auto result = check_attribute(ordinal, value, device); result != CUDA_SUCCESS) return result;
+        // Programs pass what is no address for an attribute that cannot be set: it must not be read.
+        const bool can_be_set =
+            attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+        if (!can_be_set) return CUDA_ERROR_INVALID_VALUE;
         RemoteCall call(wire::SetGraphMemory<>{device->number, static_cast<uint32_t>(attribute),
                                                *static_cast<const cuuint64_t*>(value)});
         call.on(*device);

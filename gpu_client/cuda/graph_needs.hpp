@@ -7,6 +7,8 @@
 // have put into their mirrors, and what it may have changed goes into the mirrors of copies behind it when it has run;
 // graph_order.hpp finds out which those are, and whether something else in the middle of a launch (an event that it records
 // or waits for) needs what would be copied only after it, or before.
+//
+// Launches wait for what they fetch into memory that is not pinned, as CUDA's own copies to such memory do.
 #pragma once
 
 #include <memory>
@@ -30,6 +32,10 @@ struct GraphNeeds {
     // It records or waits for events, or writes or waits for words: what others do may come before a part of a launch, or
     // behind it.
     bool meets_others = false;
+    std::vector<uint64_t> recorded = {};  // handles of events that it records, or did
+    // It records events after copies to the host that a launch fetches only behind it: the program sees none of its events
+    // as complete before the launch has fetched them.
+    bool holds_events = false;
 
     bool empty() const { return copies.empty() && functions.empty() && !allocates && !meets_others; }
     void add(const GraphNeeds& more) {
@@ -38,12 +44,19 @@ struct GraphNeeds {
         allocates |= more.allocates;
         may_be_less |= more.may_be_less;
         meets_others |= more.meets_others;
+        recorded.insert(recorded.end(), more.recorded.begin(), more.recorded.end());
+        holds_events |= more.holds_events;
     }
 };
 
 inline GraphNeeds meeting_others() {
     GraphNeeds needs;
     needs.meets_others = true;
+    return needs;
+}
+inline GraphNeeds recording(uint64_t event) {
+    auto needs = meeting_others();
+    needs.recorded.push_back(event);
     return needs;
 }
 

@@ -36,6 +36,7 @@ struct GraphNode {
     uint64_t function = 0;  // number of the kernel that the program gave it; 0: not known, or more was said of it
     // As the program gave or was shown them; null: not yet.
     std::shared_ptr<const CUDA_MEMCPY3D> copy;
+    bool other_ends = false;  // the copy's ends were of other types once: an instance may have those
     std::shared_ptr<const ShownKernel> kernel;
     std::shared_ptr<std::vector<CUstreamBatchMemOpParams>> batch;
     std::shared_ptr<const std::vector<CUmemAccessDesc>> access;  // of one that allocates

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "gpu_client/cuda/graph_copy_nodes.hpp"
 #include "gpu_client/cuda/graph_joined_copies.hpp"
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -87,7 +88,7 @@ std::shared_ptr<GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mir
     ordered->copies = {};
     for (auto& copy : copies) ordered->copies.add(std::move(copy));
     std::erase_if(ordered->functions, [&](auto& function) { return tickets.count(*function.ticket) == 0; });
-    ordered->may_be_less = false;
+    ordered->may_be_less = ordered->holds_events = false;
     return ordered;
 }
 
@@ -104,9 +105,9 @@ bool any_order_does(const GraphNeeds& needs) {
     return needs.functions.empty() && !needs.meets_others && !any_overlap(needs.copies, needs.copies);
 }
 
-// `tangled`: no order is right.
-CUresult order_needs(CUgraph graph, bool& tangled) {
-    tangled = false;
+// `tangled`: as the worker says it; 0: mirrors hold it in this order.
+CUresult order_needs(CUgraph graph, uint8_t& tangled) {
+    tangled = 0;
     auto needs = needs_of(graph);
     if (!needs || any_order_does(*needs)) return CUDA_SUCCESS;
     const Mirrors mirrors(*needs);
@@ -118,8 +119,16 @@ CUresult order_needs(CUgraph graph, bool& tangled) {
     for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, mirrors));
     auto ordered = in_order(*needs, mirrors, order);
     set_needs(graph, ordered->empty() ? nullptr : ordered);
-    tangled = order.tangled != 0;
+    tangled = order.tangled;
     return CUDA_SUCCESS;
+}
+
+// Launches of it fetch before the program sees its events.
+void hold_events(CUgraph graph) {
+    auto needs = needs_of(graph);
+    auto holding = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
+    holding->holds_events = true;
+    set_needs(graph, std::move(holding));
 }
 
 // What is shared by now is no business of the order any more, so no mirror may stand for a part of it.
@@ -143,12 +152,31 @@ CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostC
     return CUDA_SUCCESS;
 }
 
+CUresult order_needs_inside(CUgraph inside, std::shared_ptr<const GraphNeeds>& own) {
+    auto all = needs_of(inside);
+    own = nullptr;
+    if (!all || all->copies.empty()) return order_needs(inside);
+    if (!all->functions.empty() || all->allocates) return CUDA_ERROR_NOT_SUPPORTED;
+    auto needs = std::make_shared<GraphNeeds>();
+    needs->meets_others = all->meets_others;
+    if (auto result = find_copies_of_nodes(inside, all->copies, needs->copies); result != CUDA_SUCCESS) return result;
+    if (needs->copies.empty()) return CUDA_SUCCESS;
+    const Mirrors mirrors(*needs);
+    Order order;
+    if (mirrors.all.size() > wire::graph_mirrors_max) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto result = ask_order(inside, mirrors, order); result != CUDA_SUCCESS) return result;
+    if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
+    if (order.tangled != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    own = in_order(*needs, mirrors, order);
+    return CUDA_SUCCESS;
+}
+
 CUresult order_needs(CUgraph graph) {
     auto* object = find_graph(graph);
     auto all = needs_of(graph);
     const bool more_than_others = all && (!all->copies.empty() || !all->functions.empty() || all->allocates);
     if (object && object->holder != 0 && more_than_others) return CUDA_ERROR_NOT_SUPPORTED;  // it has no instances
-    bool tangled = false;
+    uint8_t tangled = 0;
     auto result = follow_shared_copies(graph);
     if (result == CUDA_SUCCESS) result = order_needs(graph, tangled);
     if (result != CUDA_SUCCESS || !tangled) return result;
@@ -158,7 +186,9 @@ CUresult order_needs(CUgraph graph) {
     if (result != CUDA_SUCCESS || !left) return result;
     if (!overlaps_shared(*left, *before)) {
         if (result = join_mirrors(graph); result == CUDA_SUCCESS) result = order_needs(graph, tangled);
-        if (result != CUDA_SUCCESS || !tangled) return result;
+        const bool only_events = tangled == wire::OrderGraph<>::events_too_early;
+        if (only_events && result == CUDA_SUCCESS) hold_events(graph);
+        if (result != CUDA_SUCCESS || !tangled || only_events) return result;
     }
     return static_cast<CUresult>(unsupported(
         "a graph's copy of host memory, not pinned, that something before it or beside it changes, or that an "

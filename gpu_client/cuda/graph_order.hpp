@@ -11,6 +11,10 @@ namespace tnr::cuda {
 // memory instead, or parts of one mirror where it is not pinned; CUDA_ERROR_NOT_SUPPORTED where that does not do either.
 CUresult order_needs(CUgraph graph);
 
+// The same for an instance of a graph inside another, which has the needs of both: `own` are those of it. It may copy from and
+// to the host, and no more.
+CUresult order_needs_inside(CUgraph inside, std::shared_ptr<const GraphNeeds>& own);
+
 // Those of an instance's copies to the host that are of a graph which was inside when it was made. For instances without
 // functions: asking is telling those what they see.
 CUresult find_copies_inside(CUgraph inside, const GraphNeeds& of_instance, HostCopies& found);

@@ -107,13 +107,27 @@ void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
     if (needs || !all->empty()) set_needs(exec, all);
 }
 
+// What a graph inside another needs is known with the needs of the outer one.
+static CUresult order_for_instance(CUgraph handle, std::shared_ptr<const GraphNeeds>& inside) {
+    auto* graph = find_graph(handle);
+    return graph && graph->holder != 0 ? order_needs_inside(handle, inside) : order_needs(handle);
+}
+
 CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {
     if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     bool for_kernels = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     auto result = for_kernels ? prepare_for_kernels(graph) : CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? order_needs(graph) : result;
+    std::shared_ptr<const GraphNeeds> inside;  // once more when it is made
+    return result == CUDA_SUCCESS ? order_for_instance(graph, inside) : result;
 }
-void note_cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long flags) {
+static void keep_needs_inside(CUgraphExec exec, CUgraph graph) {
+    std::shared_ptr<const GraphNeeds> inside;
+    auto* object = find_graph(graph);
+    if (object && object->holder != 0 && needs_of(exec) && order_needs_inside(graph, inside) == CUDA_SUCCESS)
+        set_needs(exec, inside);
+}
+void note_cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+    keep_needs_inside(*exec, graph);
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) name_for_kernels(*exec);
 }
 
@@ -125,17 +139,23 @@ static CUresult note_recorded_by_graphs(CUevent handle) {
 }
 
 CUresult check_cuGraphAddEventRecordNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUevent event) {
-    add_needs(graph, meeting_others());
+    add_needs(graph, recording(value_of(event)));
     return note_recorded_by_graphs(event);
 }
 CUresult check_cuGraphAddEventWaitNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUevent) {
     add_needs(graph, meeting_others());
     return CUDA_SUCCESS;
 }
-CUresult check_cuGraphEventRecordNodeSetEvent(CUgraphNode, CUevent event) {
+CUresult check_cuGraphEventRecordNodeSetEvent(CUgraphNode handle, CUevent event) {
+    if (auto* node = find_graph_node(handle)) add_needs(handle_of<CUgraph>(node->graph), recording(value_of(event)));
     return note_recorded_by_graphs(event);
 }
-CUresult check_cuGraphExecEventRecordNodeSetEvent(CUgraphExec, CUgraphNode, CUevent event) {
+CUresult check_cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode, CUevent event) {
+    if (auto needs = needs_of(exec); needs && needs->holds_events) {
+        auto all = std::make_shared<GraphNeeds>(*needs);
+        all->recorded.push_back(value_of(event));
+        set_needs(exec, all);
+    }
     return note_recorded_by_graphs(event);
 }
 
@@ -177,7 +197,8 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
                 wanted->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
             return result;
         }
-        if (auto result = order_needs(graph); result != CUDA_SUCCESS) return result;
+        std::shared_ptr<const GraphNeeds> inside;
+        if (auto result = order_for_instance(graph, inside); result != CUDA_SUCCESS) return result;
         auto result = call.send();
         wire::InstantiateGraph<>::Reply reply;
         if (call.read(reply)) {
@@ -186,6 +207,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
         }
         if (result != CUDA_SUCCESS) return result;
         *out = made.keep(call);
+        keep_needs_inside(*out, graph);
         if (for_kernels) name_for_kernels(*out);
         return CUDA_SUCCESS;
     });

@@ -84,6 +84,8 @@ struct Event {
     std::atomic<uint64_t> capture{0};  // id of the capture that it was last recorded in; 0: in none
     // Launches of a graph record it, or may: only the worker knows its state.
     std::atomic<bool> in_graphs{false};
+    // Launches under way that record it, and have yet to fetch what they have copied to the host before that.
+    std::atomic<int> held{0};
 };
 
 struct Parameter {

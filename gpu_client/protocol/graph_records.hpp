@@ -143,6 +143,9 @@ inline constexpr uint32_t ordered_functions_max = 1024;  // functions of a graph
 // instantiated: from then on its functions get what they see.
 template <class Side = Numbers>
 struct OrderGraph {
+    // What `tangled` is when all of it is that events are recorded after copies to the host, in a graph that has no
+    // functions and neither waits for words nor writes any.
+    static constexpr uint8_t events_too_early = 2;
     static constexpr uint16_t op = op_order_graph;
     static constexpr auto way = CallWay::sync;
     typename Side::Graph graph{};
@@ -157,7 +160,7 @@ struct OrderGraph {
         // one mirror's content to the other; or after one and a function beside that, which would undo it. Or a copy from
         // the host comes after a wait for others (an event, a word), or others are told after a copy to the host, with no
         // function between the two.
-        uint8_t tangled = 0;
+        uint8_t tangled = 0;  // 0: none of it
         auto fields() { return std::tie(functions, unseen, tangled); }
     };
 };

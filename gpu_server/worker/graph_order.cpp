@@ -116,9 +116,9 @@ CUresult GraphOrder::describe(CUgraphNode node, CUgraphNodeType type, Step& step
         if (result == CUDA_SUCCESS) step.ticket = ticket_of_(params);
         return result;
     }
-    const bool has_words = type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-    step.waits = has_words || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-    step.tells = has_words || type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    step.has_words = type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+    step.waits = step.has_words || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+    step.tells = step.has_words || type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
     if (type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
     CUDA_MEMCPY3D copy{};
     auto result = driver().cuGraphMemcpyNodeGetParams(node, &copy);
@@ -206,16 +206,32 @@ bool GraphOrder::is_heard(uint32_t step, int bit) const {
     });
 }
 
-// Mirrors are filled before a launch and fetched after it. Is there one that would have to be filled when others have done
-// something, or fetched before others are told?
-bool GraphOrder::meets_mirrors(uint32_t step) const {
-    auto known = [&](int bit) { return has_bit(sets_[step], bit) && !is_heard(step, bit); };
-    const bool too_early = steps_[step].reads >= 0 && std::any_of(waits_.begin(), waits_.end(), [&](uint32_t wait) {
-                               return known(steps_[wait].wait_bit);
-                           });
-    return too_early || (steps_[step].tells && std::any_of(writers_.begin(), writers_.end(), [&](uint32_t writer) {
-                             return known(steps_[writer].write_bit);
-                         }));
+// Mirrors are filled before a launch and fetched after it. Would this one have to be filled when others have done something?
+bool GraphOrder::reads_too_early(uint32_t step) const {
+    return steps_[step].reads >= 0 && std::any_of(waits_.begin(), waits_.end(), [&](uint32_t wait) {
+               const int bit = steps_[wait].wait_bit;
+               return has_bit(sets_[step], bit) && !is_heard(step, bit);
+           });
+}
+
+// Would one have to be fetched before others are told?
+bool GraphOrder::tells_too_early(uint32_t step) const {
+    return steps_[step].tells && std::any_of(writers_.begin(), writers_.end(), [&](uint32_t writer) {
+               const int bit = steps_[writer].write_bit;
+               return has_bit(sets_[step], bit) && !is_heard(step, bit);
+           });
+}
+
+uint8_t GraphOrder::find_tangles() const {
+    constexpr uint8_t tangled_up = 1;
+    bool told_early = false, may_be_told = functions_.empty();
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+        if ((steps_[i].reads >= 0 && tangled(i)) || reads_too_early(i)) return tangled_up;
+        told_early |= tells_too_early(i);
+        may_be_told &= !steps_[i].has_words;
+    }
+    if (!told_early) return 0;
+    return may_be_told ? wire::OrderGraph<>::events_too_early : tangled_up;
 }
 
 // ---- the answer ----
@@ -276,8 +292,7 @@ CUresult GraphOrder::answer(wire::OrderGraph<>::Reply& order) {
         listed += order.functions.back().seen.size() + order.functions.back().brings.size();
         if (listed > listed_max) return CUDA_ERROR_NOT_SUPPORTED;
     }
-    for (uint32_t i = 0; i < steps_.size(); ++i)
-        order.tangled |= (steps_[i].reads >= 0 && tangled(i)) || meets_mirrors(i);
+    order.tangled = find_tangles();
     for (auto writer : writers_) {
         bool seen = std::any_of(functions_.begin(), functions_.end(),
                                 [&](uint32_t function) { return has_bit(sets_[function], steps_[writer].write_bit); });

@@ -35,6 +35,7 @@ private:
         int reads = -1, writes = -1;        // mirrors
         uint64_t ticket = 0;                // of a function
         bool waits = false, tells = false;  // others: for their work, of what came before
+        bool has_words = false;             // by words of memory; without: by events
         int function_bit = -1, write_bit = -1, wait_bit = -1;
     };
     struct Nodes;
@@ -49,7 +50,9 @@ private:
     void find_sets();
     bool tangled(uint32_t reader) const;
     bool is_heard(uint32_t step, int bit) const;
-    bool meets_mirrors(uint32_t step) const;
+    bool reads_too_early(uint32_t step) const;
+    bool tells_too_early(uint32_t step) const;
+    uint8_t find_tangles() const;
     StepSet heard_before(uint32_t function) const;
     wire::FunctionOrder order_of(uint32_t function);
     CUresult answer(wire::OrderGraph<>::Reply& order);

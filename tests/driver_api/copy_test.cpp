@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "gpu.hpp"
+#include "graph.hpp"
 
 using namespace driver_api;
 
@@ -77,6 +77,38 @@ TEST_CASE("copies beyond an allocation or without one are refused", "[copy]") {
     CU_CHECK(cu.cuMemcpyHtoD(address, nullptr, 16), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemcpyDtoH(nullptr, address, 16), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMemFree(address));
+}
+
+// Named as the host's, too.
+TEST_CASE("a box ends where the pinned memory does, and a slice holds the rows that are copied of it",
+          "[copy][pinned]") {
+    Gpu gpu;
+    constexpr size_t width = 64, rows = 8, slices = 4;
+    Memory memory(width * rows * slices);
+    void* pinned = nullptr;
+    CU_OK(cu.cuMemHostAlloc(&pinned, width * rows * slices, 0));
+    const bool to_device = GENERATE(false, true);
+    CUDA_MEMCPY3D box{};
+    box.srcMemoryType = to_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    box.dstMemoryType = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    box.srcHost = box.dstHost = pinned;
+    box.srcDevice = box.dstDevice = memory.address;
+    box.srcPitch = box.dstPitch = box.WidthInBytes = width;
+    box.srcHeight = box.dstHeight = box.Height = rows;
+    box.Depth = slices;
+    CU_OK(cu.cuMemcpy3D(&box));
+    auto refused = [&](size_t CUDA_MEMCPY3D::*member, size_t value) {
+        auto bad = box;
+        bad.*member = value;
+        CU_CHECK(cu.cuMemcpy3D(&bad), CUDA_ERROR_INVALID_VALUE);
+        Graph graph;
+        CUgraphNode node = nullptr;
+        CU_CHECK(cu.cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &bad, gpu.context), CUDA_ERROR_INVALID_VALUE);
+    };
+    refused(to_device ? &CUDA_MEMCPY3D::srcY : &CUDA_MEMCPY3D::dstY, 1);
+    refused(to_device ? &CUDA_MEMCPY3D::srcZ : &CUDA_MEMCPY3D::dstZ, 1);
+    refused(to_device ? &CUDA_MEMCPY3D::srcPitch : &CUDA_MEMCPY3D::dstPitch, 0x7fff'ffff);
+    CU_OK(cu.cuMemFreeHost(pinned));
 }
 
 TEST_CASE("memory is copied within the device", "[copy]") {

@@ -96,6 +96,27 @@ TEST_CASE("a cycle is found when the graph is instantiated", "[graph]") {
     CU_OK(cu.cuGraphExecDestroy(exec));
 }
 
+TEST_CASE("a graph may hold a copy of itself", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Memory memory(std::vector<unsigned>{0, 0});
+    Graph graph;
+    CUgraphNode child = nullptr;
+    CUDA_MEMSET_NODE_PARAMS fill{memory.address, 0, 7, 4, 1, 1};
+    CUgraphNode node = nullptr;
+    CU_OK(cu.cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, gpu.context));
+    CU_OK(cu.cuGraphAddChildGraphNode(&child, graph, &node, 1, graph));
+    CHECK(graph.nodes().size() == 2);
+    CUgraph copy = nullptr;
+    CU_OK(cu.cuGraphChildGraphNodeGetGraph(child, &copy));
+    size_t inside = 0;
+    CU_OK(cu.cuGraphGetNodes(copy, nullptr, &inside));
+    CHECK(inside == 1);
+    CU_OK(cu.cuGraphAddChildGraphNode(&child, copy, nullptr, 0, graph));  // within the copy, too
+    GraphExec(graph).run(stream);
+    CHECK(memory.read<unsigned>(2) == std::vector<unsigned>{7, 0});
+}
+
 // NVIDIA's driver takes it and has no instance of it; it must not keep a driver busy for ever.
 TEST_CASE("a graph that would hold itself is of no use", "[graph]") {
     Gpu gpu;

@@ -90,6 +90,65 @@ TEST_CASE_METHOD(EventCopies,
     }
 }
 
+TEST_CASE_METHOD(EventCopies,
+                 "what a graph has copied to memory that is not pinned is there when the event is that it records then",
+                 "[graph][capture][event]") {
+    const bool captured = GENERATE(false, true);
+    Graph graph;
+    Words words(copied_words);
+    const size_t bytes = copied_words * sizeof(unsigned);
+    Memory large(size_t{64} << 20);
+    CUgraphNode record = nullptr, fill = nullptr;
+    if (captured) {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyDtoHAsync(words.data(), memory.address, bytes, stream));
+        CU_OK(cu.cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+        CU_OK(cu.cuMemsetD32Async(large.address, 1, size_t{16} << 20, stream));
+        auto made = end_capture(stream);
+        std::swap(graph.handle, made.handle);
+    } else {
+        auto copy = add_copy(graph, {}, to_host(words.data(), memory.address, bytes));
+        CU_OK(cu.cuGraphAddEventRecordNode(&record, graph, &copy, 1, event));
+        CUDA_MEMSET_NODE_PARAMS much{large.address, 0, 1, 4, size_t{16} << 20, 1};
+        CU_OK(cu.cuGraphAddMemsetNode(&fill, graph, &record, 1, &much, gpu.context));
+    }
+    GraphExec exec(graph);
+    CU_OK(cu.cuMemsetD32Async(memory.address, 1, copied_words, stream));
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuEventSynchronize(event));
+    CHECK(words == Words(copied_words, 1));
+
+    // For a thread beside the one that launches, too.
+    CU_OK(cu.cuStreamSynchronize(stream));
+    Gate gate(stream);
+    CU_OK(cu.cuMemsetD32Async(memory.address, 2, copied_words, stream));
+    CUresult launched = CUDA_ERROR_UNKNOWN;
+    std::thread launching([&] {
+        launched = cu.cuCtxSetCurrent(gpu.context);
+        if (launched == CUDA_SUCCESS) launched = cu.cuGraphLaunch(exec, stream);
+    });
+    auto seen = CUDA_SUCCESS;
+    for (int tries = 0; tries < 2000 && seen == CUDA_SUCCESS; ++tries) {  // a driver may say so until it is recorded
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        seen = cu.cuEventQuery(event);
+    }
+    gate.open();
+    auto waited = cu.cuEventSynchronize(event);
+    const bool there = words == Words(copied_words, 2);
+    launching.join();
+    CU_OK(waited);
+    CU_OK(launched);
+    if (seen == CUDA_ERROR_NOT_READY) CHECK(there);
+    CU_OK(cu.cuStreamSynchronize(stream));
+    if (captured) return;
+    Event later{CU_EVENT_DISABLE_TIMING};
+    CU_OK(cu.cuGraphExecEventRecordNodeSetEvent(exec, record, later));
+    CU_OK(cu.cuMemsetD32Async(memory.address, 3, copied_words, stream));
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuEventSynchronize(later));
+    CHECK(words == Words(copied_words, 3));
+}
+
 TEST_CASE_METHOD(EventCopies, "an instance's copy from other pinned memory waits for the graph's event",
                  "[graph][event][pinned]") {
     Graph graph;

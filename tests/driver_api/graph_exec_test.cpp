@@ -341,6 +341,9 @@ TEST_CASE("copies, fills, host functions and events of an instance are changed",
     copy.srcDevice = from.address + 4;
     copy.dstDevice = to.address + 4;
     CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, copied, &copy, gpu.context));
+    auto unified = copy;  // the same memory, but named as another type
+    unified.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    CU_CHECK(cu.cuGraphExecMemcpyNodeSetParams(exec, copied, &unified, gpu.context), CUDA_ERROR_INVALID_VALUE);
     fill.value = 3;
     CU_OK(cu.cuGraphExecMemsetNodeSetParams(exec, set, &fill, gpu.context));
     host.userData = &other_calls;

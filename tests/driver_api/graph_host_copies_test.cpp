@@ -373,6 +373,32 @@ TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][captu
     CHECK(counter.first<int>() == launches);
 }
 
+TEST_CASE("an instance of a graph inside another copies what that graph does", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Words out(1, 0), not_inside(1, 5), in{3};
+    auto gone = std::make_unique<Words>(1, 4);
+    Memory memory(Words{0, 0});
+    Graph outer, inner;
+    auto brought = add_copy(inner, {}, to_device(memory.address, in.data(), word));
+    add_copy(inner, {brought}, to_host(out.data(), memory.address, word));
+    CUgraphNode node = nullptr;
+    CU_OK(cu.cuGraphAddChildGraphNode(&node, outer, nullptr, 0, inner));
+    add_copy(outer, {node}, to_device(memory.address + word, gone->data(), word));
+    add_copy(outer, {node}, to_host(not_inside.data(), memory.address, word));
+    CUgraph inside = nullptr;
+    CU_OK(cu.cuGraphChildGraphNodeGetGraph(node, &inside));
+    GraphExec exec(inside);
+    gone.reset();
+    for (unsigned value : {7u, 8u}) {
+        in[0] = value;
+        exec.run(stream);
+        CHECK(out == Words{value});
+        CHECK(memory.read<unsigned>(2) == Words{value, 0});
+    }
+    CHECK(not_inside == Words{5});
+}
+
 // What a launch brings to the host goes through memory of the graph's context, which may be gone before the graph is.
 TEST_CASE("a graph that outlives its context frees no memory of the next one", "[graph][full]") {
     CU_OK(cu.cuInit(0));

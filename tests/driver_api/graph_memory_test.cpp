@@ -241,6 +241,9 @@ TEST_CASE("memory of graphs is reserved at a launch and kept until it is trimmed
              CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuDeviceSetGraphMemAttribute(gpu.device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &zero),
              CUDA_ERROR_INVALID_VALUE);
+    void* nowhere = reinterpret_cast<void*>(~uintptr_t{0});  // nobody reads it
+    CU_CHECK(cu.cuDeviceSetGraphMemAttribute(gpu.device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, nowhere),
+             CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuDeviceGraphMemTrim(99), CUDA_ERROR_INVALID_DEVICE);
 }
 

@@ -211,14 +211,19 @@ bool settle_pitch(size_t& pitch, size_t width, size_t rows) {
     return rows <= 1 || pitch >= width;
 }
 
-CUresult place_in_memory(size_t x, size_t y, size_t z, size_t slice_rows, const Copy& copy, uint64_t& address,
-                         size_t& pitch, size_t& slice) {
+CUresult place_in_memory(size_t x, size_t y, size_t z, size_t slice_rows, const Copy& copy, Side side,
+                         uint64_t& address, size_t& pitch, size_t& slice) {
     if (!settle_pitch(pitch, x + copy.width, copy.height * copy.depth)) return CUDA_ERROR_INVALID_VALUE;
-    if (slice_rows == 0) slice_rows = copy.height;
-    if (copy.depth > 1 && slice_rows < copy.height) return CUDA_ERROR_INVALID_VALUE;
-    slice = pitch * slice_rows;
+    const bool short_slices = slice_rows < copy.height || slice_rows - copy.height < y;
+    if (copy.depth > 1 && slice_rows != 0 && short_slices) return CUDA_ERROR_INVALID_VALUE;
+    slice = pitch * (slice_rows != 0 ? slice_rows : copy.height);
+    // What is pinned ends where it does, also for who names it as the host's.
+    const bool has_end = side == Side::host && !copy.empty() && known(address);
     address += z * slice + y * pitch + x;
-    return CUDA_SUCCESS;
+    uint64_t bytes = 0;
+    bool whole =
+        !has_end || (span_of(copy.width, copy.height, copy.depth, pitch, slice, bytes) && pinned(address, bytes));
+    return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -262,7 +267,7 @@ CUresult box_of(const CUDA_MEMCPY3D& given, Copy& copy, Side& destination, Side&
                                             copy.source_slice))
             return error;
     } else if (CUresult error = place_in_memory(given.srcXInBytes, given.srcY, given.srcZ, given.srcHeight, copy,
-                                                copy.source, copy.source_pitch, copy.source_slice)) {
+                                                source, copy.source, copy.source_pitch, copy.source_slice)) {
         return error;
     }
     if (destination == Side::array) {
@@ -270,8 +275,8 @@ CUresult box_of(const CUDA_MEMCPY3D& given, Copy& copy, Side& destination, Side&
         return place_in_array(given.dstArray, copy, copy.destination_array, copy.destination, copy.destination_pitch,
                               copy.destination_slice);
     }
-    return place_in_memory(given.dstXInBytes, given.dstY, given.dstZ, given.dstHeight, copy, copy.destination,
-                           copy.destination_pitch, copy.destination_slice);
+    return place_in_memory(given.dstXInBytes, given.dstY, given.dstZ, given.dstHeight, copy, destination,
+                           copy.destination, copy.destination_pitch, copy.destination_slice);
 }
 
 CUresult array_line(CUarray handle, size_t offset, size_t bytes, uint64_t& address, ArrayPlace& place) {

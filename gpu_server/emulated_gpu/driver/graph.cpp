@@ -125,11 +125,16 @@ int Graph::depth() const {
 }
 
 bool Graph::may_hold(const Graph& inner) const {
+    for (const Graph* graph = this; graph; graph = graph->holder)
+        if (graph == &inner) return false;
+    return may_hold_copy_of(inner);
+}
+
+bool Graph::may_hold_copy_of(const Graph& inner) const {
     // Graphs within graphs are walked through by recursion.
     constexpr int depth_max = 256;
     int level = 1;
-    for (const Graph* graph = this; graph; graph = graph->holder, ++level)
-        if (graph == &inner) return false;
+    for (const Graph* graph = this; graph; graph = graph->holder) ++level;
     return level + inner.depth() <= depth_max;
 }
 

@@ -82,6 +82,7 @@ public:
 
     // May a node of it hold `inner`? Not if the one were in the other, nor if they were nested too deep.
     bool may_hold(const Graph& inner) const;
+    bool may_hold_copy_of(const Graph& inner) const;  // its own, too
     // The graph becomes part of a node of this one.
     void take(Graph& inner);
 

@@ -1,6 +1,8 @@
 // Instances of graphs: making, launching and destroying them.
 #include "gpu_server/emulated_gpu/driver/graph_exec.hpp"
 
+#include <algorithm>
+
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
@@ -13,6 +15,15 @@ constexpr cuuint64_t instantiate_flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_O
                                          CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                          CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
+// Of the graphs that are parts of nodes, those of children that the driver has cloned may have instances of their own.
+bool is_cloned_child(const Graph& graph) {
+    auto holds = [&](const auto& node) {
+        auto* child = node->template work_as<ChildWork>();
+        return child && child->graph.get() == &graph && child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    };
+    return graph.holder && std::any_of(graph.holder->nodes.begin(), graph.holder->nodes.end(), holds);
+}
+
 CUresult make_exec(CUgraphExec* out, CUgraph handle, cuuint64_t flags, CUDA_GRAPH_INSTANTIATE_PARAMS& report) {
     return on_graph(handle, [&](Graph& graph) -> CUresult {
         constexpr cuuint64_t never_both =
@@ -20,7 +31,7 @@ CUresult make_exec(CUgraphExec* out, CUgraph handle, cuuint64_t flags, CUDA_GRAP
         report.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         if (CUresult error = refuse_unsafe_locked()) return error;
         if (!out || (flags & ~instantiate_flags) || (flags & never_both) == never_both) return CUDA_ERROR_INVALID_VALUE;
-        if (graph.held) return CUDA_ERROR_NOT_SUPPORTED;
+        if (graph.held && !is_cloned_child(graph)) return CUDA_ERROR_NOT_SUPPORTED;
         std::shared_ptr<GraphExec> exec;
         CUresult result = instantiate(graph, flags, exec, report);
         if (result == CUDA_SUCCESS) *out = exec->as<CUgraphExec>();

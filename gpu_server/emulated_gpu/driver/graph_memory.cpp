@@ -244,13 +244,10 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute att
 CUresult cuDeviceSetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, void* value) {
     return on_graph_memory(ordinal, [&](Device& device) -> CUresult {
         GraphMemory& memory = memory_of(device);
+        const bool used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
+        if (!used && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
         if (!value || *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-        if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-            memory.used_high = memory.reserved;
-        else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-            memory.reserved_high = memory.reserved;
-        else
-            return CUDA_ERROR_INVALID_VALUE;
+        (used ? memory.used_high : memory.reserved_high) = memory.reserved;
         return CUDA_SUCCESS;
     });
 }

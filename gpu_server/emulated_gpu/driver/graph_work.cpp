@@ -224,7 +224,7 @@ CUresult child_work(Graph& parent, const CUDA_CHILD_GRAPH_NODE_PARAMS& given, Wo
     if (graph->conditional_nodes) return CUDA_ERROR_NOT_SUPPORTED;
     if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
         if (graph->has_memory) return CUDA_ERROR_NOT_SUPPORTED;
-        if (graph->has_updatable || !parent.may_hold(*graph)) return CUDA_ERROR_INVALID_VALUE;
+        if (graph->has_updatable || !parent.may_hold_copy_of(*graph)) return CUDA_ERROR_INVALID_VALUE;
         graph = clone(*graph, true);
     } else {
         bool may = given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE && parent.may_hold(*graph);
