@@ -192,6 +192,11 @@ TEST_CASE("instances of all flags", "[graph]") {
     CU_OK(cu.cuGraphLaunch(other, stream));
     CU_OK(cu.cuGraphExecDestroy(other));
     CHECK(value.first<int>() == 5);
+    parameters.flags = 0;
+    parameters.hUploadStream = reinterpret_cast<CUstream>(0x5a5a5a50);  // is not looked at
+    CU_OK(cu.cuGraphInstantiateWithParams(&other, graph, &parameters));
+    CHECK(parameters.result_out == CUDA_GRAPH_INSTANTIATE_SUCCESS);
+    CU_OK(cu.cuGraphExecDestroy(other));
     CU_CHECK(cu.cuGraphInstantiateWithParams(&other, nullptr, &parameters), CUDA_ERROR_INVALID_VALUE);
     CHECK(parameters.result_out == CUDA_GRAPH_INSTANTIATE_ERROR);
 }
