@@ -309,6 +309,9 @@ CUresult enable_copy(CUgraphExec exec, CUgraphNode node, bool enabled) {
     auto type = CU_GRAPH_NODE_TYPE_EMPTY;
     if (auto result = cuGraphNodeGetType(node, &type); result != CUDA_SUCCESS) return result;
     if (type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
+    // A node that the instance does not have may copy what one of its own does.
+    unsigned before = 0;
+    if (auto result = cuGraphNodeGetEnabled(exec, node, &before); result != CUDA_SUCCESS) return result;
     wire::CopyWork<> work;
     CopiesUntilNow until_now;
     if (auto result = ask_work(node, work); result != CUDA_SUCCESS) return result;

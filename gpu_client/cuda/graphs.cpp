@@ -187,7 +187,8 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
         call.put(made.number());
         call.handle(graph);
         call.put(wanted->flags);
-        call.handle(wanted->hUploadStream);
+        // Without the flag, what the program left there is no stream.
+        call.handle((wanted->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0 ? wanted->hUploadStream : nullptr);
         wanted->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         wanted->hErrNode_out = nullptr;
         if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;

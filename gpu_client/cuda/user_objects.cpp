@@ -43,6 +43,17 @@ static CUresult create_object(CUuserObject* out, void* object, CUhostFn destroy,
     return result;
 }
 
+// An object that is gone is left alone: CUDA leaves it undefined to release it once more, and programs expect NVIDIA's
+// driver to take it. The worker's driver is not asked, which no longer has it.
+static CUresult release_object(CUuserObject handle, unsigned references) {
+    if (!handle || references == 0) return CUDA_ERROR_INVALID_VALUE;
+    auto* object = user_objects().find(value_of(handle));
+    if (!object) return CUDA_SUCCESS;
+    RemoteCall call(wire::ReleaseUserObject{object->number, references});
+    call.in_any_context();
+    return call.send();
+}
+
 static CUresult print_graph(CUgraph graph, const char* path, unsigned flags) {
     if (!path) return CUDA_ERROR_INVALID_VALUE;
     TableCall call(wire::PrintGraph<>::op, wire::PrintGraph<>::way);
@@ -65,6 +76,9 @@ extern "C" {
 CUresult CUDAAPI cuUserObjectCreate(CUuserObject* out, void* object, CUhostFn destroy, unsigned int references,
                                     unsigned int flags) {
     return guarded("cuUserObjectCreate", [&] { return create_object(out, object, destroy, references, flags); });
+}
+CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count) {
+    return guarded("cuUserObjectRelease", [&] { return release_object(object, count); });
 }
 CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph graph, const char* path, unsigned int flags) {
     return guarded("cuGraphDebugDotPrint", [&] { return print_graph(graph, path, flags); });

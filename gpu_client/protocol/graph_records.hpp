@@ -401,6 +401,14 @@ struct CreateUserObject {
     auto fields() { return std::tie(object, references); }
 };
 
+struct ReleaseUserObject {
+    static constexpr uint16_t op = op_cuUserObjectRelease;
+    static constexpr auto way = CallWay::sync;
+    uint64_t object = 0;
+    uint32_t references = 0;
+    auto fields() { return std::tie(object, references); }
+};
+
 // As the driver would write it into a file.
 template <class Side = Numbers>
 struct PrintGraph {

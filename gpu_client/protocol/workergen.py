@@ -68,7 +68,8 @@ def handler(call, structs):
             wanted = " || ".join(f"{n}_wanted" for t, n in lists if call.of(n).count == count)
             body.append(f"if ({wanted}) {count} = std::min<size_t>({count}, {count}_room);")
             body.append(f"if ({count} > wire::list_items_max && ({wanted})) return CUDA_ERROR_NOT_SUPPORTED;")
-        body += [f"if ({n}_wanted) {n}.resize({call.of(n).count});" for _, n in lists]
+        # Room even for none: to the driver an empty list is not the same as no list.
+        body += [f"if ({n}_wanted) {n}.reserve({call.of(n).count} + 1), {n}.resize({call.of(n).count});" for _, n in lists]
     run = f"driver().{call.symbol}({', '.join(arguments)})"
     if destroyed := call.destroyed():
         body.append(f"return in.handles().end({destroyed[1]}, [&] {{ return {run}; }});")

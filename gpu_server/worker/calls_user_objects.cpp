@@ -38,6 +38,13 @@ static Answer create_object(WorkerSession& session, Call&, const wire::CreateUse
     return CUDA_SUCCESS;
 }
 
+// What has gone meanwhile, the client need not release.
+static Answer release_object(WorkerSession& session, Call&, const wire::ReleaseUserObject& wanted) {
+    if (!driver().cuUserObjectRelease) return CUDA_ERROR_NOT_SUPPORTED;
+    auto* object = session.handles.user_objects.find(wanted.object);
+    return object ? driver().cuUserObjectRelease(object, wanted.references) : CUDA_SUCCESS;
+}
+
 // The driver writes to a file that exists in memory only.
 static Answer print_graph(WorkerSession&, Call& call, const wire::PrintGraph<Resolved>& wanted) {
     if (!driver().cuGraphDebugDotPrint) return CUDA_ERROR_NOT_SUPPORTED;
@@ -59,6 +66,7 @@ static Answer print_graph(WorkerSession&, Call& call, const wire::PrintGraph<Res
 
 void add_user_object_calls(HandlerTable& table) {
     table.add<create_object>();
+    table.add<release_object>();
     table.add<print_graph>();
 }
 

@@ -304,6 +304,27 @@ TEST_CASE("what is captured can be asked for and its order changed", "[graph][ca
     CHECK(second_id != first_id);
 }
 
+TEST_CASE("what has joined a capture may be left out of its order", "[graph][capture]") {
+    Gpu gpu;
+    Module module;
+    Stream stream, other;
+    Event forked, done;
+    Memory values(std::vector<int>{0, 0});
+    begin_capture(stream);
+    CU_OK(cu.cuEventRecord(forked, stream));
+    CU_OK(cu.cuStreamWaitEvent(other, forked, 0));
+    CU_OK(launch(module.function("store"), other, values.address, 3));
+    CU_OK(cu.cuEventRecord(done, other));
+    CU_OK(cu.cuStreamWaitEvent(stream, done, 0));
+    CU_OK(cu.cuStreamUpdateCaptureDependencies(stream, nullptr, nullptr, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    CU_OK(launch(module.function("store"), stream, values.address + sizeof(int), 4));
+    Graph graph = end_capture(stream);
+    CHECK(graph.nodes().size() == 2);
+    CHECK(graph.edges() == 0);
+    GraphExec(graph).run(stream);
+    CHECK(values.read<int>(2) == std::vector<int>{3, 4});
+}
+
 TEST_CASE("a stream can be captured into a graph that exists", "[graph][capture]") {
     Gpu gpu;
     Module module;

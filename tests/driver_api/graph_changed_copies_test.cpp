@@ -90,6 +90,20 @@ TEST_CASE("a node that is disabled or destroyed copies nothing to the host", "[g
         exec.run(stream);
         CHECK(host == Words{1, 2, 3, 4});
     }
+    SECTION("a node of a clone says nothing of this instance") {
+        GraphExec exec(graph);
+        CUgraph copy = nullptr;
+        CUgraphNode stranger = nullptr;
+        CU_OK(cu.cuGraphClone(&copy, graph));
+        Graph clone(copy);
+        CU_OK(cu.cuGraphNodeFindInClone(&stranger, fetched, clone));
+        CU_CHECK(cu.cuGraphNodeSetEnabled(exec, stranger, 0), CUDA_ERROR_INVALID_VALUE);
+        auto late = add_copy(graph, {also}, to_host(host.data(), memory.address, 4 * word));
+        CU_CHECK(cu.cuGraphNodeSetEnabled(exec, late, 0), CUDA_ERROR_INVALID_VALUE);
+        exec.run(stream);
+        CHECK(host == Words{1, 2, 3, 4});
+        CHECK(other == Words{1, 2, 3, 4});
+    }
     SECTION("disabled before a function") {
         add_function(graph, {also}, look);
         GraphExec exec(graph), unchanged(graph);

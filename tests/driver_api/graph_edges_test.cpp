@@ -63,6 +63,31 @@ TEST_CASE("edges are added, listed and removed", "[graph]") {
     CU_OK(cu.cuGraphAddDependencies(graph, nullptr, nullptr, nullptr, 0));
 }
 
+TEST_CASE("lists of nodes and edges with no room for any say so", "[graph]") {
+    Gpu gpu;
+    Graph graph;
+    CUgraphNode a = add_empty_node(graph), b = add_empty_node(graph, {a}), root = add_empty_node(graph);
+    std::array<CUgraphNode, 2> nodes{}, others{};
+    auto room = [count = size_t{0}](size_t given) mutable { return count = given, &count; };
+    size_t* count = room(0);
+    CU_OK(cu.cuGraphGetEdges(graph, nodes.data(), others.data(), nullptr, count));
+    CHECK(*count == 0);
+    CU_OK(cu.cuGraphGetNodes(graph, nodes.data(), room(0)));
+    CHECK(*count == 0);
+    CU_OK(cu.cuGraphGetRootNodes(graph, nodes.data(), room(0)));
+    CHECK(*count == 0);
+    CU_OK(cu.cuGraphNodeGetDependencies(b, nodes.data(), nullptr, room(0)));
+    CHECK(*count == 0);
+    CU_OK(cu.cuGraphNodeGetDependentNodes(a, nodes.data(), nullptr, room(0)));
+    CHECK(*count == 0);
+    for (size_t size : {0, 2}) {  // one of the lists is not enough
+        CU_CHECK(cu.cuGraphGetEdges(graph, nullptr, others.data(), nullptr, room(size)), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuGraphGetEdges(graph, nodes.data(), nullptr, nullptr, room(size)), CUDA_ERROR_INVALID_VALUE);
+    }
+    CU_OK(cu.cuGraphGetRootNodes(graph, nodes.data(), room(2)));
+    CHECK(nodes == std::array<CUgraphNode, 2>{root, a});  // the latest first
+}
+
 TEST_CASE("edges that make no sense are refused", "[graph]") {
     Gpu gpu;
     Graph graph, other;

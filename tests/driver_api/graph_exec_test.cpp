@@ -192,6 +192,11 @@ TEST_CASE("instances of all flags", "[graph]") {
     CU_OK(cu.cuGraphLaunch(other, stream));
     CU_OK(cu.cuGraphExecDestroy(other));
     CHECK(value.first<int>() == 5);
+    parameters.flags = 0;
+    parameters.hUploadStream = reinterpret_cast<CUstream>(0x5a5a5a50);  // is not looked at
+    CU_OK(cu.cuGraphInstantiateWithParams(&other, graph, &parameters));
+    CHECK(parameters.result_out == CUDA_GRAPH_INSTANTIATE_SUCCESS);
+    CU_OK(cu.cuGraphExecDestroy(other));
     CU_CHECK(cu.cuGraphInstantiateWithParams(&other, nullptr, &parameters), CUDA_ERROR_INVALID_VALUE);
     CHECK(parameters.result_out == CUDA_GRAPH_INSTANTIATE_ERROR);
 }
@@ -426,4 +431,42 @@ FRESH_PROCESS_TEST_CASE("a copy in a graph of memory that is gone fails the cont
     }
     CU_OK(cu.cuGraphLaunch(exec, stream));
     CU_CHECK(cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_CASE("windows of access policy that make no sense are refused", "[graph]") {
+    Gpu gpu;
+    Module module;
+    Graph graph;
+    Memory value(sizeof(int));
+    CUgraphNode node = Store(module.function("store"), value.address, 5).add(graph);
+    int most = 0;
+    CU_OK(cu.cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, gpu.device));
+    CUkernelNodeAttrValue good{};
+    good.accessPolicyWindow.base_ptr = reinterpret_cast<void*>(value.address);
+    good.accessPolicyWindow.num_bytes = sizeof(int);
+    good.accessPolicyWindow.hitRatio = 0.5F;
+    good.accessPolicyWindow.hitProp = CU_ACCESS_PROPERTY_PERSISTING;
+    good.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_STREAMING;
+    auto set = [&](const CUkernelNodeAttrValue& wanted) {
+        return cu.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &wanted);
+    };
+    CU_OK(set(good));
+    auto bad = good;
+    bad.accessPolicyWindow.hitRatio = 1.5F;
+    CU_CHECK(set(bad), CUDA_ERROR_INVALID_VALUE);
+    bad.accessPolicyWindow.hitRatio = -0.5F;
+    CU_CHECK(set(bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_PERSISTING;
+    CU_CHECK(set(bad), CUDA_ERROR_INVALID_VALUE);
+    bad = good;
+    bad.accessPolicyWindow.num_bytes = static_cast<size_t>(most) + 1;
+    CU_CHECK(set(bad), CUDA_ERROR_INVALID_VALUE);
+    CUkernelNodeAttrValue got{};
+    CU_OK(cu.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
+    CHECK(got.accessPolicyWindow.hitRatio == 0.5F);
+    CHECK(got.accessPolicyWindow.num_bytes == sizeof(int));
+    Stream stream;
+    CU_OK(cu.cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &good));
+    CU_CHECK(cu.cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &bad), CUDA_ERROR_INVALID_VALUE);
 }

@@ -449,6 +449,19 @@ TEST_CASE("a launch keeps user objects until it is done", "[graph]") {
     CU_OK(cu.cuStreamSynchronize(stream));
 }
 
+TEST_CASE("more references given back than there are are none", "[graph]") {
+    Gpu gpu;
+    Kept kept;
+    CUuserObject object = kept.object();
+    Graph graph;
+    CU_OK(cu.cuGraphRetainUserObject(graph, object, 1, 0));
+    CU_OK(cu.cuGraphReleaseUserObject(graph, object, 5));  // the program's own is still there
+    CHECK(kept.alive());
+    CU_OK(cu.cuUserObjectRelease(object, 1));
+    kept.wait();
+    CU_OK(cu.cuUserObjectRelease(object, 1));
+}
+
 TEST_CASE("user objects that make no sense are refused", "[graph]") {
     Gpu gpu;
     Graph graph;

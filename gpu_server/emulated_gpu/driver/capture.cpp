@@ -110,6 +110,7 @@ bool Capture::joined() const {
     };
     auto own = branches.find(origin);
     if (own != branches.end()) reach(own->second.frontier);
+    reach(replaced);
     while (!next.empty()) {
         const GraphNode* node = next.back();
         next.pop_back();

@@ -33,6 +33,7 @@ public:
     bool invalidated = false;
     std::map<Stream*, Branch> branches;
     Edges abandoned;  // the frontiers of streams that were destroyed
+    Edges replaced;   // what the program has put something else in the place of: nobody need come back from there
 
     GraphNode& add(Stream& stream, Work work);
     // Has every branch come back to the stream that it began in?

@@ -1,4 +1,6 @@
 // cuStreamBeginCapture and what belongs to it.
+#include <utility>
+
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 
@@ -101,7 +103,7 @@ CUresult update_dependencies(CUstream handle, const CUgraphNode* nodes, const Ed
         Edges edges;
         if (CUresult error = read_edges(*capture->graph, nodes, data, count, edges)) return error;
         Edges& frontier = capture->branches[&stream].frontier;
-        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) frontier.clear();
+        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) add_missing(capture->replaced, std::exchange(frontier, {}));
         add_missing(frontier, edges);
         return CUDA_SUCCESS;
     });

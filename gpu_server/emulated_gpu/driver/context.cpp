@@ -254,9 +254,18 @@ CUresult Context::attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue
     return CUDA_SUCCESS;
 }
 
+bool Context::is_sound(const CUaccessPolicyWindow& window) const {
+    int most = 0;
+    (void)cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, device.ordinal);
+    const bool fits = window.num_bytes == 0 || (window.base_ptr && window.num_bytes <= static_cast<size_t>(most));
+    return fits && window.hitRatio >= 0 && window.hitRatio <= 1 && window.missProp != CU_ACCESS_PROPERTY_PERSISTING;
+}
+
 CUresult Context::set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value) {
     CUstreamAttrValue ignored;
     if (CUresult error = attribute(stream, id, ignored)) return error;
+    if (id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !is_sound(value.accessPolicyWindow))
+        return CUDA_ERROR_INVALID_VALUE;
     LockGuard lock(mutex_);
     stream.attributes[id] = value;
     return CUDA_SUCCESS;

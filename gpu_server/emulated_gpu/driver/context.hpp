@@ -111,6 +111,8 @@ public:
     bool limit_is_fixed(CUlimit limit) const;
     int primary_retained TNR_GUARDED_BY(primary_turn()) = 0;
 
+    // The attribute of streams and kernel nodes: can caches of this device keep such memory?
+    bool is_sound(const CUaccessPolicyWindow& window) const;
     CUresult attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue& value);
     CUresult set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value);
     void copy_attributes(Stream& target, Stream& source);

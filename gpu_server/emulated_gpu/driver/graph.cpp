@@ -97,9 +97,9 @@ void Graph::take_references_of(const Graph& other) {
 bool Graph::let_go(const UserObject& object, uint64_t count) {
     for (const auto& known : references)
         if (known->object() == &object) {
-            bool done = known->release(count);
+            known->release(count);
             std::erase_if(references, [](const auto& r) { return r->empty(); });
-            return done;
+            return true;
         }
     return false;
 }

@@ -88,7 +88,7 @@ public:
 
     // References to user objects; the caller has retained what is kept.
     void keep(const std::shared_ptr<UserObject>& object, uint64_t count);
-    bool let_go(const UserObject& object, uint64_t count);
+    bool let_go(const UserObject& object, uint64_t count);  // false: it keeps none
     // Keeps what the other does, and no longer what it did. Launches that are under way keep that.
     void take_references_of(const Graph& other);
 

@@ -163,6 +163,7 @@ CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) 
         std::vector<CUgraphNode> roots;
         for (const auto& node : graph.nodes)
             if (node->dependencies.empty()) roots.push_back(node->as<CUgraphNode>());
+        std::reverse(roots.begin(), roots.end());  // the newest first, as programs expect of NVIDIA's driver
         return list_out(roots, nodes, count);
     });
 }

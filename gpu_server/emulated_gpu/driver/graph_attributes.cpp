@@ -58,6 +58,8 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
         if (!is_node_attribute(id)) return CUDA_ERROR_INVALID_VALUE;
         if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
             return make_updatable(node, work, const_cast<CUkernelNodeAttrValue&>(*value));
+        if (id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !work.context().is_sound(value->accessPolicyWindow))
+            return CUDA_ERROR_INVALID_VALUE;
         Attributes attributes = work.attributes;
         attributes[id] = *value;
         return set_attributes(node, work, std::move(attributes));

@@ -1,21 +1,21 @@
 // See user_object.hpp.
 #include "gpu_server/emulated_gpu/driver/user_object.hpp"
 
+#include <algorithm>
 #include <climits>
 
 #include "gpu_server/emulated_gpu/driver/graph.hpp"
 
 namespace tnr::emulated {
 
-bool UserObject::release(uint64_t count) {
+void UserObject::release(uint64_t count) {
     uint64_t before = references_;
     do {
-        if (before < count) return false;
+        if (before < count) return;
     } while (!references_.compare_exchange_weak(before, before - count));
-    if (count == 0 || before != count) return true;
+    if (count == 0 || before != count) return;
     driver().registry.remove(handle());
     run_on_pool([function = destroy_, data = data_] { call_program_function(function, data); });
-    return true;
 }
 
 std::shared_ptr<UserReferences> UserReferences::clone() const {
@@ -23,10 +23,10 @@ std::shared_ptr<UserReferences> UserReferences::clone() const {
     return std::make_shared<UserReferences>(object_, count_);
 }
 
-bool UserReferences::release(uint64_t count) {
-    if (count > count_) return false;
+void UserReferences::release(uint64_t count) {
+    count = std::min(count, count_);
     count_ -= count;
-    return object_->release(count);
+    object_->release(count);
 }
 
 }  // namespace tnr::emulated
@@ -64,9 +64,12 @@ CUresult cuUserObjectRetain(CUuserObject handle, unsigned count) {
     });
 }
 
+// What is gone already, nobody need release: undefined, too, and programs expect that it is taken.
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
-    return on_user_object(handle, count, [&](const ObjectPointer& object) -> CUresult {
-        return object->release(count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return with_graphs([&]() -> CUresult {
+        if (!handle || count == 0 || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (auto object = find<UserObject>(handle)) object->release(count);
+        return CUDA_SUCCESS;
     });
 }
 

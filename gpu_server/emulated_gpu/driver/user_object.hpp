@@ -16,8 +16,9 @@ public:
         : Object(kind_of), data_(object), destroy_(function), references_(references) {}
 
     void retain(uint64_t count) { references_ += count; }
-    // False, and nothing happens, if there are not so many. The last one has the function called on a thread of its own.
-    bool release(uint64_t count);
+    // The last one has the function called on a thread of its own. Nothing happens if there are not so many: CUDA leaves
+    // that undefined, and programs expect NVIDIA's driver to accept it.
+    void release(uint64_t count);
 
 private:
     void* const data_;
@@ -35,7 +36,7 @@ public:
 
     std::shared_ptr<UserReferences> clone() const;
     void add(uint64_t count) { count_ += count; }  // the caller has retained them
-    bool release(uint64_t count);
+    void release(uint64_t count);                  // all, if there are not so many
     bool empty() const { return count_ == 0; }
     const UserObject* object() const { return object_.get(); }
 
