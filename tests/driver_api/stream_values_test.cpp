@@ -5,19 +5,19 @@ using namespace driver_api;
 
 namespace {
 
-struct Condition {
+struct WordCondition {
     unsigned flags;
     uint64_t wanted, before, after;  // what the word is compared with, and what it is before the wait is over and then
 };
 constexpr uint64_t ones = UINT64_MAX;
-constexpr Condition conditions[] = {
+constexpr WordCondition conditions[] = {
     {CU_STREAM_WAIT_VALUE_EQ, 7, 6, 7},
     {CU_STREAM_WAIT_VALUE_GEQ, 5, 4, 9},
     {CU_STREAM_WAIT_VALUE_AND, 6, 9, 2},
     {CU_STREAM_WAIT_VALUE_NOR, 0, ones, ones - 1},
 };
 
-void wait_for_word(CUstream stream, CUdeviceptr word, bool wide, const Condition& condition) {
+void wait_for_word(CUstream stream, CUdeviceptr word, bool wide, const WordCondition& condition) {
     if (wide) CU_OK(cu.cuStreamWaitValue64(stream, word, condition.wanted, condition.flags));
     if (!wide) CU_OK(cu.cuStreamWaitValue32(stream, word, cuuint32_t(condition.wanted), condition.flags));
 }
