@@ -107,6 +107,27 @@ bool leaves_pinned(uint64_t address, size_t bytes) {
     return is_pinned(address) && !find_pinned(handle_of<const void*>(address), bytes, range);
 }
 
+bool is_pinned_in_part(const void* address, uint64_t bytes) {
+    const uint64_t begin = value_of(address), end = bytes < UINT64_MAX - begin ? begin + bytes : UINT64_MAX;
+    LockGuard lock(pinned().mutex);
+    auto next = pinned().by_address.upper_bound(begin);
+    uint64_t pinned_until = begin;
+    bool registered = false;
+    auto follow = [&](const PinnedRange& range) {
+        pinned_until = range.address + range.bytes;
+        registered = range.registered;
+    };
+    if (next != pinned().by_address.begin()) {
+        auto& range = std::prev(next)->second;
+        if (range.address + range.bytes > begin) follow(range);
+    }
+    if (pinned_until == begin) return next != pinned().by_address.end() && next->first < end;
+    for (; registered && next != pinned().by_address.end() && next->first == pinned_until && next->second.registered;
+         ++next)
+        follow(next->second);
+    return pinned_until < end;
+}
+
 static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context, uint64_t pool = 0) {
     auto start = reinterpret_cast<uint64_t>(address);
     LockGuard lock(pinned().mutex);

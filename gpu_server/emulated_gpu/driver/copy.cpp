@@ -29,6 +29,14 @@ bool pinned(uint64_t address, uint64_t bytes) {
     return driver().addresses.covers(address, bytes);
 }
 
+// All of the program's memory is of one allocation, or registered, or nothing of it is.
+bool is_host_whole(uint64_t address, uint64_t bytes) {
+    auto& known = driver().addresses;
+    auto first = known.find(address);
+    if (first && first->type == MemoryType::host) return bytes <= first->end() - address;
+    return !known.overlaps(address, bytes) || known.covers(address, bytes);
+}
+
 uint64_t destination_span(const Copy& copy) {
     uint64_t bytes = 0;
     span_of(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice, bytes);
@@ -94,7 +102,9 @@ CUresult check_copy(Context& context, const Copy& copy, Side destination, Side s
         return CUDA_ERROR_INVALID_VALUE;
     if (!copy.destination || !copy.source) return CUDA_ERROR_INVALID_VALUE;
     auto sound = [&](Side side, uint64_t address, uint64_t bytes) {
-        if (resolve(side, address) != Side::device) return true;
+        const Side found = resolve(side, address);
+        if (found == Side::host) return is_host_whole(address, bytes);
+        if (found != Side::device) return true;
         return copy.of_peers ? driver().addresses.covers(address, bytes) : usable(context, address, bytes);
     };
     bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from) &&
