@@ -8,6 +8,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/turn.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
@@ -210,6 +211,7 @@ CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (bytes == 0) return *out = nullptr, CUDA_SUCCESS;
+    if (auto result = pool == 0 ? refuse_unsafe() : CUDA_SUCCESS; result != CUDA_SUCCESS) return result;
     void* memory = nullptr;
     if (auto result = take_pages(*context, bytes, flags, memory); result != CUDA_SUCCESS) return result;
     if (auto result = add(memory, bytes, flags, false, context->handle, pool); result != CUDA_SUCCESS) {
@@ -259,6 +261,7 @@ static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     if (!address || bytes == 0 || (flags & CU_MEMHOSTREGISTER_IOMEMORY)) return CUDA_ERROR_INVALID_VALUE;
     if ((flags & ~register_flags) != 0 || value_of(address) + bytes < bytes) return CUDA_ERROR_INVALID_VALUE;
     if (!is_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = add(address, bytes, flags, true, context->handle); result != CUDA_SUCCESS) return result;
@@ -286,10 +289,11 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
 
 CUresult CUDAAPI cuMemFreeHost(void* memory) {
     return guarded("cuMemFreeHost", [&]() -> CUresult {
+        if (!memory) return CUDA_SUCCESS;
         PinnedRange range;
-        bool of_pool = memory && find_pinned(memory, 1, range) && range.pool != 0;
-        bool freed = !memory || (!of_pool && free_pinned(memory));
-        return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (find_pinned(memory, 1, range) && range.pool != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
+        return free_pinned(memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
@@ -304,6 +308,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
     return guarded("cuMemHostUnregister", [&]() -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         PinnedRange range;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
         if (remove(memory, true, range)) {
             (void)free_shared(range.address);
             return CUDA_SUCCESS;
