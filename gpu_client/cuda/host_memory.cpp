@@ -321,10 +321,12 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
     return guarded("cuMemHostGetFlags", [&]() -> CUresult {
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        SharedMemory shared;  // named by its device's address, maybe
+        if (find_shared(value_of(memory), shared)) memory = handle_of<void*>(shared.host);
         PinnedRange range;
         if (!flags || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
-        // Addresses are unified, so it is every context's.
-        *flags = range.flags | CU_MEMHOSTALLOC_PORTABLE;
+        // Addresses are unified, so it is every context's, and mapped for all that the program can tell.
+        *flags = range.flags | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         return CUDA_SUCCESS;
     });
 }
