@@ -281,11 +281,13 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
     return guarded("cuMemPoolTrimTo", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        auto* device = find_device(pool->device);
         {
             LockGuard lock(amounts_mutex());
-            pool->amounts.shrink_to(keep, pool_granule);
+            const uint64_t at_work = device ? device->memory->freed_bytes(value_of(handle)) : 0;
+            pool->amounts.shrink_to(std::max<uint64_t>(keep, pool->amounts.used + at_work), pool_granule);
         }
-        if (auto* device = find_device(pool->device)) device->memory->trim();
+        if (device) device->memory->trim_if_idle();
         return CUDA_SUCCESS;
     });
 }
