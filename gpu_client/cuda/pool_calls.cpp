@@ -14,6 +14,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/cuda/virtual_memory.hpp"
 
 namespace tnr::cuda {
 
@@ -91,6 +92,7 @@ bool is_of_host(const CUmemLocation& location) {
 }
 
 CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
+    if (!is_access(wanted.flags)) return CUDA_ERROR_INVALID_VALUE;
     if (is_of_host(wanted.location) && pool.device == of_host)
         return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
@@ -201,7 +203,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     return guarded("cuDeviceSetMemPool", [&]() -> CUresult {
         auto* found = find_device(device);
         auto* pool = find_pool(handle);
-        if (!found || !pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+        if (!found || !pool || pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
         found->pools.chosen = value_of(handle);
         return CUDA_SUCCESS;
     });

@@ -29,6 +29,11 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+bool is_sound(const CUmemAccessDesc& wanted) {
+    return is_access(wanted.flags) && wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           find_device(wanted.location.id);
+}
+
 // A multicast object is mapped once its team is complete.
 CUresult wait_for_mapping(const wire::MapAllocation<>& record) {
     RemoteCall call(record, wire::CallWay::sync);
@@ -212,14 +217,12 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i)
-            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_DEVICE;
-        for (size_t i = 0; i < count; ++i)
-            if (!find_device(wanted[i].location.id)) return CUDA_ERROR_INVALID_VALUE;
+            if (!is_sound(wanted[i])) return CUDA_ERROR_INVALID_VALUE;
         bool multicast = false;
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
-            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;  // whole mappings only
             multicast = std::any_of(first, last, [](auto& mapping) { return mapping.second.multicast; });
         }
         for (size_t i = 0; multicast && i < count; ++i)
@@ -227,7 +230,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
-            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;  // whole mappings only
             for (size_t i = 0; i < count; ++i) {
                 int ordinal = wanted[i].location.id;
                 if (!multicast)

@@ -283,10 +283,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
         uint64_t granted = 0, revoked = 0;
         for (size_t i = 0; i < count; ++i) {
-            if (CUresult error = check_location(descriptions[i].location))
-                return error == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : error;
+            const auto flags = descriptions[i].flags;
+            if (!is_access(flags) || check_location(descriptions[i].location)) return CUDA_ERROR_INVALID_VALUE;
             uint64_t bit = uint64_t{1} << descriptions[i].location.id;
-            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 revoked |= bit;
             else
                 granted |= bit;
