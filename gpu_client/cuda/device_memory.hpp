@@ -61,6 +61,7 @@ public:
     bool in_range(uint64_t address) const { return address - range_address_ < range_bytes_; }
     // The allocation that contains the address.
     bool find(uint64_t address, Allocation& found) const;
+    void set_sync_memops(uint64_t address, bool on);  // of the allocation that begins there
     bool holds_any(uint64_t context) const;
     // `backed`: what the driver counts as used because of us. `free`: how much of that could still be allocated. On
     // return, all mappings and unmappings decided so far are in the session's stream.

@@ -115,7 +115,10 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
 
 CUresult finish_shared(uint64_t address, CUstream stream) {
     SharedMemory shared;
-    return anything_shared() && find_shared(address, shared) ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
+    Allocation allocation;
+    const bool waits = (anything_shared() && find_shared(address, shared)) ||
+                       (any_sync_memops && find_allocation(address, allocation) && allocation.sync_memops);
+    return waits ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
 void note_cuMemsetD8_v2(CUdeviceptr address, unsigned char, size_t) {

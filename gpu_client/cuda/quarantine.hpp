@@ -14,6 +14,7 @@ struct Allocation {
     uint64_t reserved = 0;           // as carved
     bool small = false;              // in a shared block
     bool mapped_by_program = false;  // through the virtual memory API: not ours to free
+    bool sync_memops = false;        // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
     uint64_t context = 0;            // handle
     uint64_t id = 0;                 // CU_POINTER_ATTRIBUTE_BUFFER_ID
     uint64_t pool = 0;               // memory pool it came from, if any

@@ -127,13 +127,13 @@ CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side dest
     if (CUresult error = refuse_wait(*stream)) return error;
     if (CUresult error = check_copy(context, copy, destination, source)) return error;
     if (copy.empty()) return CUDA_SUCCESS;
-    auto on_device = [](const ArrayPlace& place, uint64_t address) {
+    auto left_to_device = [](const ArrayPlace& place, uint64_t address) {
         if (place.array) return true;
         auto found = driver().addresses.find(address);
-        return found && !found->is_host();
+        return found && !found->is_host() && !found->sync_memops;
     };
-    bool both = on_device(copy.destination_array, copy.destination) && on_device(copy.source_array, copy.source);
-    if (both) return enqueue(*stream, copy);
+    if (left_to_device(copy.destination_array, copy.destination) && left_to_device(copy.source_array, copy.source))
+        return enqueue(*stream, copy);
     return enqueue_and_wait(*stream, copy);
 }
 
@@ -165,7 +165,8 @@ CUresult fill(CUstream handle, const Fill& fill, bool now) {
         if (CUresult error = check_fill(stream.context, fill)) return error;
         if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
         auto found = driver().addresses.find(fill.destination);
-        return now && found && found->is_host() ? enqueue_and_wait(stream, fill) : enqueue(stream, fill);
+        bool waits = now && found && (found->is_host() || found->sync_memops);
+        return waits ? enqueue_and_wait(stream, fill) : enqueue(stream, fill);
     });
 }
 
