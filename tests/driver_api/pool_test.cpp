@@ -126,6 +126,38 @@ TEST_CASE("what no pool of a device can do is refused", "[pool]") {
     CU_OK(cu.cuMemPoolDestroy(pool));
 }
 
+TEST_CASE("a process that imports memory of its own pool has it under another address", "[pool]") {
+    Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemoryPool pool = nullptr, imported = nullptr;
+    if (cu.cuMemPoolCreate(&pool, &properties) == CUDA_ERROR_NOT_SUPPORTED) return;
+    int fd = -1;
+    CU_OK(cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    auto* descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+    CU_OK(cu.cuMemPoolImportFromShareableHandle(&imported, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(fd);
+    CUmemPoolPtrExportData lent{};
+    CUdeviceptr address = 0, other = 0;
+    int value = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&address, 1 << 20, pool, nullptr));
+    CU_OK(cu.cuCtxSynchronize());
+    CU_OK(cu.cuMemPoolExportPointer(&lent, address));
+    CU_OK(cu.cuMemPoolImportPointer(&other, imported, &lent));
+    CHECK(other != address);
+    CU_OK(cu.cuMemsetD32(other, 5, 1 << 18));
+    CU_OK(cu.cuMemcpyDtoH(&value, address + (1 << 20) - 4, sizeof value));
+    CHECK(value == 5);
+    CU_OK(cu.cuMemFree(other));
+    CU_OK(cu.cuMemcpyDtoH(&value, address, sizeof value));
+    CHECK(value == 5);
+    CU_OK(cu.cuMemFreeAsync(address, nullptr));
+    CU_OK(cu.cuMemPoolDestroy(imported));
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}
+
 TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[pool]") {
     Gpu gpu;
     Module module;
