@@ -233,7 +233,7 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUm
 
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
     return guarded("cuMemSetMemPool", [&]() -> CUresult {
-        if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
+        if (check_pool_place(location, type) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
         bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
         if (!managed && !is_of_host(*location)) return cuDeviceSetMemPool(location->id, pool);
         bool chosen = managed ? choose_managed_pool(*location, value_of(pool)) : choose_host_pool(value_of(pool));
