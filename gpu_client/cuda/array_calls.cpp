@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/protocol/array_charge.hpp"
+#include "gpu_client/protocol/array_limits.hpp"
 #include "gpu_client/protocol/array_records.hpp"
 
 namespace tnr::cuda {
@@ -27,18 +28,26 @@ uint64_t next_array_number() {
 CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (!wire::is_array_shape(described)) return CUDA_ERROR_INVALID_VALUE;
     if (wire::is_known_array(described)) return CUDA_SUCCESS;
+    if (!wire::is_format(described.Format)) return CUDA_ERROR_INVALID_VALUE;
     return static_cast<CUresult>(unsupported("such a format of arrays"));
+}
+
+// What no memory would be enough for is wrong, whatever memory there is.
+CUresult refused_room(const Device& device, const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    auto limit = [&](CUdevice_attribute attribute) { return static_cast<size_t>(device.attribute(attribute)); };
+    return wire::fits_limits(described, limit) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Takes memory of the grant, sends the record that `ask` makes, and gives it back if that fails.
 template <class Ask>
-CUresult create_charged(uint64_t bytes, Ask&& ask) {
+CUresult create_charged(const CUDA_ARRAY3D_DESCRIPTOR& described, uint64_t bytes, Ask&& ask) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     auto& device = *find_device(context->device);
-    if (bytes > device.description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (auto result = device.memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
+    if (bytes > device.description.memory_bytes) return refused_room(device, described);
+    if (auto result = device.memory->take_grant(bytes); result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? refused_room(device, described) : result;
     pools_make_room(device.ordinal);
     auto result = ask(*context, device);
     if (result != CUDA_SUCCESS) device.memory->return_grant(bytes);
@@ -109,7 +118,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
     uint64_t bytes = wire::array_charge(described, 1);
-    return create_charged(bytes, [&](const Context& context, const Device& device) {
+    return create_charged(described, bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
         RemoteCall call(wire::CreateArray<>{number, device.number, wire::shape_of(described, bytes)});
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
@@ -149,7 +158,7 @@ CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& 
     auto longest = std::max({described.Width, described.Height, wire::is_stacked(described) ? 1 : described.Depth});
     levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
     uint64_t bytes = wire::array_charge(described, levels);
-    return create_charged(bytes, [&](const Context& context, const Device& device) {
+    return create_charged(described, bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_array_number();
         RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, wire::shape_of(described, bytes), levels});
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;

@@ -69,7 +69,8 @@ DeviceRows past(DeviceRows rows, uint64_t bytes, uint64_t count) {
 bool is_sound(const HostRows& host, const DeviceRows& device) {
     if (!host.address || host.row_bytes > host.pitch || host.row_bytes > device.pitch) return false;
     return host.rows < (uint64_t{1} << 32) && host.pitch < (uint64_t{1} << 40) && device.pitch < (uint64_t{1} << 40) &&
-           is_there(device, host.row_bytes, host.rows);
+           is_there(device, host.row_bytes, host.rows) &&
+           !is_pinned_in_part(host.address, extent(host.row_bytes, host.rows, host.pitch));
 }
 
 // One record of a copy to the device.

@@ -214,6 +214,11 @@ bool DeviceMemory::find(uint64_t address, Allocation& found) const {
     return true;
 }
 
+void DeviceMemory::set_sync_memops(uint64_t address, bool on) {
+    LockGuard lock(mutex_);
+    if (auto found = allocations_.find(address); found != allocations_.end()) found->second.sync_memops = on;
+}
+
 bool DeviceMemory::holds_any(uint64_t context) const {
     LockGuard lock(mutex_);
     auto held = [&](auto& entry) { return entry.second.context == context; };

@@ -61,6 +61,7 @@ public:
     bool in_range(uint64_t address) const { return address - range_address_ < range_bytes_; }
     // The allocation that contains the address.
     bool find(uint64_t address, Allocation& found) const;
+    void set_sync_memops(uint64_t address, bool on);  // of the allocation that begins there
     bool holds_any(uint64_t context) const;
     // `backed`: what the driver counts as used because of us. `free`: how much of that could still be allocated. On
     // return, all mappings and unmappings decided so far are in the session's stream.
@@ -79,7 +80,11 @@ public:
     // Gives back the context's memory, but for what came from pools: that is the heir's, which may be the context itself.
     // Waits for a pending question about the context, since nothing may name it afterwards.
     void context_ends(uint64_t context, uint64_t heir);
-    void trim();                                  // unmaps what is free
+    void trim();  // unmaps what is free
+    // The same, unless the GPU may be at work: drivers wait for that when they unmap, and it may wait for the program.
+    void trim_if_idle() TNR_EXCLUDES(mutex_);
+    // Of the pool with this handle; freed by the program in a stream that is not known to be through.
+    uint64_t freed_bytes(uint64_t pool) const TNR_EXCLUDES(mutex_);
     void trim_after_work() TNR_EXCLUDES(mutex_);  // and what was freed, once the GPU has passed it
     // From now on commands of `device` may use this memory, too, so freed memory waits for them as well.
     void reached_from(int device) { reached_from_.fetch_or(uint64_t{1} << device); }

@@ -107,7 +107,9 @@ CUresult open_memory(const HandleForOthers& handle, CUdeviceptr& address) {
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     {
         LockGuard lock(things().mutex);
-        if (things().lent.contains(handle.name)) return CUDA_ERROR_INVALID_CONTEXT;
+        // A pool's memory is taken by the process that has it, too.
+        const bool own = things().lent.contains(handle.name);
+        if (own && !handle.is(HandleForOthers::Kind::pool_memory)) return CUDA_ERROR_INVALID_CONTEXT;
         for (auto& [at, opened] : things().opened) {
             if (opened.name != handle.name || at != opened.base + handle.offset) continue;
             ++opened.times;

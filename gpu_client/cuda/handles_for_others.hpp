@@ -12,6 +12,12 @@
 
 namespace tnr::cuda {
 
+// Of what is exported or imported as a descriptor. Windows' kinds are none for memory that was made here.
+inline CUresult check_handle_type(CUmemAllocationHandleType type) {
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_SUCCESS;
+    return type == CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
 struct HandleForOthers {
     enum class Kind : uint64_t { memory = 1, event, allocation, pool, pool_memory, multicast };
     static constexpr uint64_t magic_number = 0x31706373'2d726e74;  // "tnr-scp1"

@@ -108,6 +108,27 @@ bool leaves_pinned(uint64_t address, size_t bytes) {
     return is_pinned(address) && !find_pinned(handle_of<const void*>(address), bytes, range);
 }
 
+bool is_pinned_in_part(const void* address, uint64_t bytes) {
+    const uint64_t begin = value_of(address), end = bytes < UINT64_MAX - begin ? begin + bytes : UINT64_MAX;
+    LockGuard lock(pinned().mutex);
+    auto next = pinned().by_address.upper_bound(begin);
+    uint64_t pinned_until = begin;
+    bool registered = false;
+    auto follow = [&](const PinnedRange& range) {
+        pinned_until = range.address + range.bytes;
+        registered = range.registered;
+    };
+    if (next != pinned().by_address.begin()) {
+        auto& range = std::prev(next)->second;
+        if (range.address + range.bytes > begin) follow(range);
+    }
+    if (pinned_until == begin) return next != pinned().by_address.end() && next->first < end;
+    for (; registered && next != pinned().by_address.end() && next->first == pinned_until && next->second.registered;
+         ++next)
+        follow(next->second);
+    return pinned_until < end;
+}
+
 static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context, uint64_t pool = 0) {
     auto start = reinterpret_cast<uint64_t>(address);
     LockGuard lock(pinned().mutex);
@@ -190,6 +211,7 @@ CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (bytes == 0) return *out = nullptr, CUDA_SUCCESS;
+    if (auto result = pool == 0 ? refuse_unsafe() : CUDA_SUCCESS; result != CUDA_SUCCESS) return result;
     void* memory = nullptr;
     if (auto result = take_pages(*context, bytes, flags, memory); result != CUDA_SUCCESS) return result;
     if (auto result = add(memory, bytes, flags, false, context->handle, pool); result != CUDA_SUCCESS) {
@@ -239,6 +261,7 @@ static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     if (!address || bytes == 0 || (flags & CU_MEMHOSTREGISTER_IOMEMORY)) return CUDA_ERROR_INVALID_VALUE;
     if ((flags & ~register_flags) != 0 || value_of(address) + bytes < bytes) return CUDA_ERROR_INVALID_VALUE;
     if (!is_program_memory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = add(address, bytes, flags, true, context->handle); result != CUDA_SUCCESS) return result;
@@ -257,25 +280,20 @@ using namespace tnr::cuda;
 extern "C" {
 
 CUresult CUDAAPI cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
-    return guarded("cuMemHostAlloc", [&] {
-        auto refused = refuse_unsafe();
-        return refused == CUDA_SUCCESS ? allocate_pinned(out, bytes, flags) : refused;
-    });
+    return guarded("cuMemHostAlloc", [&] { return allocate_pinned(out, bytes, flags); });
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
-    return guarded("cuMemAllocHost", [&] {
-        auto refused = refuse_unsafe();
-        return refused == CUDA_SUCCESS ? allocate_pinned(out, bytes, 0) : refused;
-    });
+    return guarded("cuMemAllocHost", [&] { return allocate_pinned(out, bytes, 0); });
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* memory) {
     return guarded("cuMemFreeHost", [&]() -> CUresult {
+        if (!memory) return CUDA_SUCCESS;
         PinnedRange range;
-        bool of_pool = memory && find_pinned(memory, 1, range) && range.pool != 0;
-        bool freed = !memory || (!of_pool && free_pinned(memory));
-        return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (find_pinned(memory, 1, range) && range.pool != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
+        return free_pinned(memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
@@ -290,6 +308,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
     return guarded("cuMemHostUnregister", [&]() -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         PinnedRange range;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
         if (remove(memory, true, range)) {
             (void)free_shared(range.address);
             return CUDA_SUCCESS;
@@ -302,10 +321,12 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
     return guarded("cuMemHostGetFlags", [&]() -> CUresult {
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        SharedMemory shared;  // named by its device's address, maybe
+        if (find_shared(value_of(memory), shared)) memory = handle_of<void*>(shared.host);
         PinnedRange range;
         if (!flags || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
-        // Addresses are unified, so it is every context's.
-        *flags = range.flags | CU_MEMHOSTALLOC_PORTABLE;
+        // Addresses are unified, so it is every context's, and mapped for all that the program can tell.
+        *flags = range.flags | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         return CUDA_SUCCESS;
     });
 }

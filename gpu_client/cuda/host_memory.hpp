@@ -33,8 +33,11 @@ bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
 // True if the address is in pinned memory. A program may use it as a device address, too: addresses are unified.
 bool is_pinned(uint64_t address);
 // True if pinned memory begins there and not all of the bytes are of one range. Who names such memory as the device's gets
-// no more than that; named as the host's, what lies behind it may be other memory of the program.
+// no more than that.
 bool leaves_pinned(uint64_t address, size_t bytes);
+// True if some of the bytes are pinned and others are not. Copies of such memory are refused: cuda.h wants all of it
+// registered, or nothing. Registered ranges that lie behind each other count as one.
+bool is_pinned_in_part(const void* address, uint64_t bytes);
 
 // Pinned memory that the GPU has under another address, or not at all, is all in here. Empty where there is none.
 struct AddressSpan {

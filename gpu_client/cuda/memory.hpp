@@ -1,6 +1,8 @@
 // What is known about addresses: device memory, symbols of loaded code, the program's pinned memory.
 #pragma once
 
+#include <atomic>
+
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/objects.hpp"
@@ -21,6 +23,9 @@ void forget_symbols(uint64_t library);
 void note_graph_memory(uint64_t address, uint64_t bytes, uint64_t context);
 // True for an address that a node of a graph has had; the worker's driver knows whether it is allocated.
 bool is_graph_memory(uint64_t address);
+
+// True once the program has set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS anywhere.
+extern std::atomic<bool> any_sync_memops;
 
 // Allocates in the current context.
 CUresult allocate_memory(uint64_t bytes, CUdeviceptr* out);

@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
@@ -218,6 +219,23 @@ void DeviceMemory::stream_synced(uint64_t stream, uint64_t position) {
 void DeviceMemory::trim_after_work() {
     (void)force_sync();
     trim();
+}
+
+void DeviceMemory::trim_if_idle() {
+    bool idle = true;
+    contexts().each([&](Context& context, uint64_t) { idle &= !context.active || context.synced >= context.last_use; });
+    if (idle) trim();
+}
+
+uint64_t DeviceMemory::freed_bytes(uint64_t pool) const {
+    auto at_work = [](uint64_t handle, uint64_t stream) {
+        auto* context = contexts().find(handle);
+        StreamRef in;
+        if (stream > wire::first_minted_stream) in.object = streams().at(stream - 1 - wire::first_minted_stream);
+        return context && synced_position(in, *context) < last_use(in, *context);
+    };
+    LockGuard lock(mutex_);
+    return quarantine_.bytes_of_pool(pool, at_work);
 }
 
 void DeviceMemory::trim() {

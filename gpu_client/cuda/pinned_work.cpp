@@ -100,10 +100,12 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
     if (auto result = resolve_stream(stream, in); result != CUDA_SUCCESS) return result;
     if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
     if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;
-    uint64_t written = extent(to.row_bytes, to.rows, to.pitch);
+    const uint64_t written = extent(to.row_bytes, to.rows, to.pitch);
+    const uint64_t read = extent(from.row_bytes, from.rows, from.pitch);
+    if (is_pinned_in_part(to.address, written) || is_pinned_in_part(from.address, read))
+        return CUDA_ERROR_INVALID_VALUE;
     PinnedRange range_to, range_from;
-    bool pinned = find_pinned(to.address, written, range_to) &&
-                  find_pinned(from.address, extent(from.row_bytes, from.rows, from.pitch), range_from);
+    bool pinned = find_pinned(to.address, written, range_to) && find_pinned(from.address, read, range_from);
     bool waits = wait || (!pinned && !is_captured(in));
     return run_or_wait(stream, waits, to.address, written, {range_to, range_from}, [to, from] {
         for (uint64_t row = 0; row < from.rows; ++row)
@@ -113,7 +115,10 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
 
 CUresult finish_shared(uint64_t address, CUstream stream) {
     SharedMemory shared;
-    return anything_shared() && find_shared(address, shared) ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
+    Allocation allocation;
+    const bool waits = (anything_shared() && find_shared(address, shared)) ||
+                       (any_sync_memops && find_allocation(address, allocation) && allocation.sync_memops);
+    return waits ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
 void note_cuMemsetD8_v2(CUdeviceptr address, unsigned char, size_t) {

@@ -8,13 +8,19 @@
 
 using namespace tnr::cuda;
 
+namespace tnr::cuda {
+
+std::atomic<bool> any_sync_memops{false};
+
+}  // namespace tnr::cuda
+
 namespace {
 
 struct Known {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
     uint64_t address = 0, bytes = 0, context = 0, id = 0, pool = 0;
     uint64_t device_pointer = 0, host_pointer = 0;
-    bool managed = false;
+    bool managed = false, sync_memops = false;
     int device = 0;  // ordinal
 };
 
@@ -31,6 +37,7 @@ bool identify(uint64_t address, Known& known) {
         known = {CU_MEMORYTYPE_DEVICE, allocation.address, allocation.bytes, allocation.context,
                  allocation.id,        allocation.pool,    address,          0};
         known.device = device_of(allocation);
+        known.sync_memops = allocation.sync_memops;
     }
     PinnedRange range;
     SharedMemory shared;
@@ -78,6 +85,7 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
             return give(data, int{known.managed});
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            return give(data, int{known.sync_memops});
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -138,7 +146,9 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute*
     return guarded("cuPointerGetAttributes", [&]() -> CUresult {
         if (count == 0 || !attributes || !data) return CUDA_ERROR_INVALID_VALUE;
         for (unsigned i = 0; i < count; ++i) {
-            if (!data[i]) return CUDA_ERROR_INVALID_VALUE;
+            const bool exists = attributes[i] >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+                                attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+            if (!data[i] || !exists) return CUDA_ERROR_INVALID_VALUE;
             if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS) continue;
             std::memset(data[i], 0, size_of(attributes[i]));
             if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) (void)give(data[i], -2);
@@ -150,12 +160,18 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute*
     });
 }
 
-// Makes synchronous calls on this memory wait harder; ours always do.
+// Makes synchronous calls wait that would leave a copy or a fill of the GPU's memory to the GPU. The program's they
+// await anyway.
 CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
     return guarded("cuPointerSetAttribute", [&]() -> CUresult {
         Known known;
         bool sound = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && identify(address, known);
-        return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (!sound) return CUDA_ERROR_INVALID_VALUE;
+        auto* device = device_of_address(address);
+        const bool on = *static_cast<const int*>(value) != 0;
+        if (device && known.type == CU_MEMORYTYPE_DEVICE) device->memory->set_sync_memops(known.address, on);
+        any_sync_memops = any_sync_memops || on;
+        return CUDA_SUCCESS;
     });
 }
 

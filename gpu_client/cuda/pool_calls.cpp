@@ -14,6 +14,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/cuda/virtual_memory.hpp"
 
 namespace tnr::cuda {
 
@@ -91,6 +92,7 @@ bool is_of_host(const CUmemLocation& location) {
 }
 
 CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
+    if (!is_access(wanted.flags)) return CUDA_ERROR_INVALID_VALUE;
     if (is_of_host(wanted.location) && pool.device == of_host)
         return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
@@ -201,7 +203,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     return guarded("cuDeviceSetMemPool", [&]() -> CUresult {
         auto* found = find_device(device);
         auto* pool = find_pool(handle);
-        if (!found || !pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+        if (!found || !pool || pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
         found->pools.chosen = value_of(handle);
         return CUDA_SUCCESS;
     });
@@ -231,7 +233,7 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUm
 
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
     return guarded("cuMemSetMemPool", [&]() -> CUresult {
-        if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
+        if (check_pool_place(location, type) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
         bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
         if (!managed && !is_of_host(*location)) return cuDeviceSetMemPool(location->id, pool);
         bool chosen = managed ? choose_managed_pool(*location, value_of(pool)) : choose_host_pool(value_of(pool));
@@ -281,11 +283,13 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
     return guarded("cuMemPoolTrimTo", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        auto* device = find_device(pool->device);
         {
             LockGuard lock(amounts_mutex());
-            pool->amounts.shrink_to(keep, pool_granule);
+            const uint64_t at_work = device ? device->memory->freed_bytes(value_of(handle)) : 0;
+            pool->amounts.shrink_to(std::max<uint64_t>(keep, pool->amounts.used + at_work), pool_granule);
         }
-        if (auto* device = find_device(pool->device)) device->memory->trim();
+        if (device) device->memory->trim_if_idle();
         return CUDA_SUCCESS;
     });
 }

@@ -83,7 +83,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void* out, CUmemoryPool handle
     return guarded("cuMemPoolExportToShareableHandle", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!out || !pool || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        if (auto result = check_handle_type(type); result != CUDA_SUCCESS) return result;
         return pool->shareable ? export_pool(out, *pool) : CUDA_ERROR_INVALID_VALUE;
     });
 }
@@ -92,7 +92,7 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool* out, void* os_
                                                     unsigned long long flags) {
     return guarded("cuMemPoolImportFromShareableHandle", [&]() -> CUresult {
         if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        if (auto result = check_handle_type(type); result != CUDA_SUCCESS) return result;
         HandleForOthers handle;
         bool sound = from_descriptor(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), handle);
         return sound && handle.is(Kind::pool) ? import_pool(out, handle) : CUDA_ERROR_INVALID_VALUE;

@@ -14,6 +14,7 @@ struct Allocation {
     uint64_t reserved = 0;           // as carved
     bool small = false;              // in a shared block
     bool mapped_by_program = false;  // through the virtual memory API: not ours to free
+    bool sync_memops = false;        // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
     uint64_t context = 0;            // handle
     uint64_t id = 0;                 // CU_POINTER_ATTRIBUTE_BUFFER_ID
     uint64_t pool = 0;               // memory pool it came from, if any
@@ -32,6 +33,14 @@ public:
     bool empty() const { return freed_.empty(); }
     size_t size() const { return freed_.size(); }
     uint64_t bytes() const { return bytes_; }
+    // Of a pool, and freed in a stream that may be at work: at_work(context, stream) with the stream as in add().
+    template <class AtWork>
+    uint64_t bytes_of_pool(uint64_t pool, AtWork&& at_work) const {
+        uint64_t bytes = 0;
+        for (auto& [allocation, position, stream, passed] : freed_)
+            if (allocation.pool == pool && !passed && at_work(allocation.context, stream)) bytes += allocation.bytes;
+        return bytes;
+    }
     bool holds_any(uint64_t context) const {
         return std::any_of(freed_.begin(), freed_.end(), [&](auto& one) { return one.allocation.context == context; });
     }

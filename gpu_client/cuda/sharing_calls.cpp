@@ -69,7 +69,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void* out, CUmemGenericAllocationH
                                               CUmemAllocationHandleType type, unsigned long long flags) {
     return guarded("cuMemExportToShareableHandle", [&]() -> CUresult {
         if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        if (auto result = check_handle_type(type); result != CUDA_SUCCESS) return result;
         Lent lent;
         if (auto result = lend_allocation(memory, lent); result != CUDA_SUCCESS) return result;
         HandleForOthers handle{.kind = lent.multicast ? Kind::multicast : Kind::allocation, .name = lent.name};
@@ -85,7 +85,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ou
                                                 CUmemAllocationHandleType type) {
     return guarded("cuMemImportFromShareableHandle", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        if (auto result = check_handle_type(type); result != CUDA_SUCCESS) return result;
         HandleForOthers handle;
         bool sound = from_descriptor(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), handle);
         if (sound && handle.is(Kind::multicast)) return borrow_multicast(handle.name, handle.bytes, *out);

@@ -25,6 +25,15 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+bool for_host(const CUmemAccessDesc& wanted) {
+    return is_host_location(wanted.location.type);
+}
+
+bool is_sound(const CUmemAccessDesc& wanted) {
+    const bool on_device = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
+    return is_access(wanted.flags) && (on_device || for_host(wanted));
+}
+
 // The mapping that waits is there now, or gone.
 CUresult end_wait(uint64_t address, CUresult result) {
     Freed freed;
@@ -64,9 +73,9 @@ void end_host_mappings(uint64_t address, uint64_t bytes) {
     for (auto at : ended) end_host_mapping(at);
 }
 
-// What is wanted, of the mapping up to `end`. Of the host's memory the device that it is on moves the program's pages there,
-// whatever the program lets it do, and the program always has it.
-void set_access(std::pair<const uint64_t, Mapping>& mapped, uint64_t end, const CUmemAccessDesc& wanted)
+// Of the host's memory the device that it is on moves the program's pages there, whatever the program lets it do, and the
+// program always has it.
+void set_access(std::pair<const uint64_t, Mapping>& mapped, const CUmemAccessDesc& wanted)
     TNR_REQUIRES(mappings().mutex) {
     auto& [address, mapping] = mapped;
     const int ordinal = wanted.location.id;
@@ -75,9 +84,8 @@ void set_access(std::pair<const uint64_t, Mapping>& mapped, uint64_t end, const 
         return;
     }
     if (!mapping.multicast && !(mapping.of_host && ordinal == mapping.device))
-        device_of_address(address)->memory->sends().put(
-            wire::SetAccess<>{address, std::min(mapping.bytes, end - address), find_device(ordinal)->number,
-                              static_cast<uint32_t>(wanted.flags)});
+        device_of_address(address)->memory->sends().put(wire::SetAccess<>{
+            address, mapping.bytes, find_device(ordinal)->number, static_cast<uint32_t>(wanted.flags)});
     if (wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
         mapping.access.erase(ordinal);
     else
@@ -270,28 +278,24 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
         const std::span all(wanted, count);
-        auto for_host = [](const CUmemAccessDesc& one) { return is_host_location(one.location.type); };
-        for (auto& one : all)
-            if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE && !for_host(one)) return CUDA_ERROR_INVALID_DEVICE;
-        for (auto& one : all)
-            if (!for_host(one) && !find_device(one.location.id)) return CUDA_ERROR_INVALID_VALUE;
+        if (!std::all_of(all.begin(), all.end(), is_sound)) return CUDA_ERROR_INVALID_VALUE;
         bool multicast = false;
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
-            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;  // whole mappings only
             multicast = std::any_of(first, last, [](auto& mapping) { return mapping.second.multicast; });
             const bool only_hosts = std::all_of(first, last, [](auto& mapping) { return mapping.second.of_host; });
-            if (!only_hosts && std::any_of(all.begin(), all.end(), for_host)) return CUDA_ERROR_INVALID_DEVICE;
+            if (!only_hosts && std::any_of(all.begin(), all.end(), for_host)) return CUDA_ERROR_INVALID_VALUE;
         }
         for (size_t i = 0; multicast && i < count; ++i)
             if (auto result = set_access_waiting(address, bytes, wanted[i]); result != CUDA_SUCCESS) return result;
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
-            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;  // whole mappings only
             for (auto mapping = first; mapping != last; ++mapping) {
-                for (auto& one : all) set_access(*mapping, address + bytes, one);
+                for (auto& one : all) set_access(*mapping, one);
                 note_access(mapping->first, mapping->second);
             }
         }

@@ -53,6 +53,13 @@ inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
     return video && !video->planar() ? video->packed_bytes(channels) : 0;
 }
 
+// Whether CUDA 13.0 has such a format. Those of later versions are unknown to its drivers, too.
+inline bool is_format(CUarray_format format) {
+    return texel_bytes_of(format, 1) != 0 || find_video_format(format) ||
+           (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB) ||
+           format == CU_AD_FORMAT_UNORM_INT_101010_2;
+}
+
 // What copies count of an array: texels, or where they are block-compressed, blocks of 4 by 4 of them.
 struct ArrayUnit {
     uint64_t bytes = 0;  // 0: a format that is not remoted, or one whose planes are copied

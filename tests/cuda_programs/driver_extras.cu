@@ -122,6 +122,8 @@ static void pools_of_the_host() {
     EXPECT(cuMemGetMemPool(&chosen, &host, pinned) == CUDA_SUCCESS && chosen == own);
     EXPECT(cuDeviceGetDefaultMemPool(&of_device, 0) == CUDA_SUCCESS);
     EXPECT(cuMemSetMemPool(&host, pinned, of_device) == CUDA_ERROR_INVALID_VALUE);
+    CUmemLocation nowhere{CU_MEM_LOCATION_TYPE_DEVICE, -1};
+    EXPECT(cuMemSetMemPool(&nowhere, pinned, of_device) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(cuDeviceSetMemPool(0, own) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(cuMemPoolDestroy(own) == CUDA_SUCCESS);
     EXPECT(cuMemGetMemPool(&chosen, &host, pinned) == CUDA_SUCCESS && chosen == usual);

@@ -75,11 +75,52 @@ static void defaults(cudaStream_t stream) {
     EXPECT(flags == cudaMemAccessFlagsProtReadWrite);
 }
 
+__global__ void wait_for(const volatile int* word) {
+    while (*word == 0) {
+    }
+}
+
+// The GPU waits for the program, so nothing that the program does before may wait for the GPU.
+static void trim_while_a_kernel_waits(cudaStream_t stream) {
+    cudaMemPoolProps props{};
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location.type = cudaMemLocationTypeDevice;
+    cudaMemPool_t pool = nullptr;
+    CUDA_OK(cudaMemPoolCreate(&pool, &props));
+    size_t keep = ~size_t{0};
+    CUDA_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    volatile int* word = nullptr;
+    int* on_gpu = nullptr;
+    CUDA_OK(cudaHostAlloc((void**)&word, sizeof(int), cudaHostAllocMapped));
+    CUDA_OK(cudaHostGetDevicePointer((void**)&on_gpu, (void*)word, 0));
+    *word = 1;
+    wait_for<<<1, 1, 0, stream>>>(on_gpu);  // loaded by now
+    void *spare = nullptr, *memory = nullptr;
+    CUDA_OK(cudaMallocFromPoolAsync(&spare, size_t{16} << 20, pool, stream));
+    CUDA_OK(cudaMallocFromPoolAsync(&memory, size_t{64} << 20, pool, stream));
+    CUDA_OK(cudaFreeAsync(spare, stream));
+    CUDA_OK(cudaStreamSynchronize(stream));
+    *word = 0;
+    wait_for<<<1, 1, 0, stream>>>(on_gpu);
+    CUDA_OK(cudaFreeAsync(memory, stream));
+    const size_t before = attribute(pool, cudaMemPoolAttrReservedMemCurrent);
+    CUDA_OK(cudaMemPoolTrimTo(pool, 0));
+    EXPECT(attribute(pool, cudaMemPoolAttrReservedMemCurrent) >= size_t{64} << 20);
+    EXPECT(attribute(pool, cudaMemPoolAttrReservedMemCurrent) <= before);
+    *word = 1;
+    CUDA_OK(cudaStreamSynchronize(stream));
+    CUDA_OK(cudaMemPoolTrimTo(pool, 0));
+    EXPECT(attribute(pool, cudaMemPoolAttrReservedMemCurrent) == 0);
+    CUDA_OK(cudaMemPoolDestroy(pool));
+    CUDA_OK(cudaFreeHost((void*)word));
+}
+
 int main() {
     cudaStream_t stream;
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     own(stream);
     defaults(stream);
+    trim_while_a_kernel_waits(stream);
     CUDA_OK(cudaStreamDestroy(stream));
     return check::finish();
 }

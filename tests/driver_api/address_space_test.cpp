@@ -176,6 +176,31 @@ TEST_CASE("a mapped address leads back to its handle and access", "[address spac
     CU_OK(cu.cuMemAddressFree(address, bytes));
 }
 
+TEST_CASE("access that cannot be is refused at the call", "[address space]") {
+    Gpu gpu;
+    const size_t bytes = granularity(gpu);
+    auto properties = properties_of(gpu);
+    CUdeviceptr address = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    CU_OK(cu.cuMemAddressReserve(&address, 2 * bytes, 0, 0, 0));
+    CU_OK(cu.cuMemCreate(&handle, 2 * bytes, &properties, 0));
+    CU_OK(cu.cuMemMap(address, 2 * bytes, 0, handle, 0));
+    CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CU_CHECK(cu.cuMemSetAccess(address, bytes, &access, 1), CUDA_ERROR_INVALID_VALUE);  // a part of a mapping
+    auto refused = access;
+    refused.flags = static_cast<CUmemAccess_flags>(0xff);
+    CU_CHECK(cu.cuMemSetAccess(address, 2 * bytes, &refused, 1), CUDA_ERROR_INVALID_VALUE);
+    refused = access, refused.location.type = CU_MEM_LOCATION_TYPE_INVALID;
+    CU_CHECK(cu.cuMemSetAccess(address, 2 * bytes, &refused, 1), CUDA_ERROR_INVALID_VALUE);
+    refused = access, refused.location.id = -1;
+    CU_CHECK(cu.cuMemSetAccess(address, 2 * bytes, &refused, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuCtxSynchronize());  // nothing was refused later
+    CU_OK(cu.cuMemSetAccess(address, 2 * bytes, &access, 1));
+    CU_OK(cu.cuMemUnmap(address, 2 * bytes));
+    CU_OK(cu.cuMemRelease(handle));
+    CU_OK(cu.cuMemAddressFree(address, 2 * bytes));
+}
+
 TEST_CASE("sizes that are no multiple of the granularity are refused", "[address space]") {
     Gpu gpu;
     const size_t bytes = granularity(gpu);

@@ -46,6 +46,19 @@ TEST_CASE("an array that cannot be is refused", "[array]") {
     CU_CHECK(create(described(8, 8, 0, 1u << 30)), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(create(described(size_t(gpu.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH)) + 1, 0)),
              CUDA_ERROR_INVALID_VALUE);
+    auto most = [&](CUdevice_attribute limit) { return static_cast<size_t>(gpu.attribute(limit)); };
+    const size_t wide = most(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH),
+                 high = most(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT),
+                 deep = most(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH);
+    CU_CHECK(create(described(wide + 1, high + 1)), CUDA_ERROR_INVALID_VALUE);  // whether the memory is there or not
+    CU_CHECK(create(described(size_t{1} << 40, size_t{1} << 20)), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(create(described(deep + 1, deep + 1, deep + 1)), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(create(described(8, 8, 6, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER)), CUDA_ERROR_INVALID_VALUE);
+    for (unsigned format : {0u, 0x52u, 0xdeadbeefu}) {
+        auto unknown = described(8, 8);
+        unknown.Format = static_cast<CUarray_format>(format);
+        CU_CHECK(create(unknown), CUDA_ERROR_INVALID_VALUE);
+    }
     CU_CHECK(cu.cuArray3DCreate(&array, nullptr), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuArrayDestroy(nullptr), CUDA_ERROR_INVALID_HANDLE);
     CUarray plane = nullptr;

@@ -249,9 +249,6 @@ TEST_CASE("a capture forbids unsafe calls to its thread and, if global, to all",
         begin_capture(stream, global);
         CU_CHECK(elsewhere([&] { return cu.cuEventQuery(event); }), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         check_spoilt(stream);
-        begin_capture(stream, global);
-        CU_CHECK(pin(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        check_spoilt(stream);
     }
     SECTION("of the thread") {
         begin_capture(stream, thread_local_mode);
@@ -283,6 +280,29 @@ TEST_CASE("a capture forbids unsafe calls to its thread and, if global, to all",
                  CUDA_SUCCESS);
         end_capture(stream);
     }
+}
+
+TEST_CASE("a global capture forbids making, freeing and registering host memory", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    void *pinned = nullptr, *more = nullptr;
+    std::vector<char> ours(4096), registered(4096);
+    CU_OK(cu.cuMemAllocHost(&pinned, 64));
+    CU_OK(cu.cuMemHostRegister(registered.data(), registered.size(), 0));
+    const std::function<CUresult()> calls[] = {
+        [&] { return cu.cuMemAllocHost(&more, 64); },
+        [&] { return cu.cuMemHostAlloc(&more, 64, CU_MEMHOSTALLOC_PORTABLE); },
+        [&] { return cu.cuMemFreeHost(pinned); },
+        [&] { return cu.cuMemHostRegister(ours.data(), ours.size(), 0); },
+        [&] { return cu.cuMemHostUnregister(registered.data()); },
+    };
+    for (auto& call : calls) {
+        begin_capture(stream, global);
+        CU_CHECK(call(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        check_spoilt(stream);
+    }
+    CU_OK(cu.cuMemHostUnregister(registered.data()));
+    CU_OK(cu.cuMemFreeHost(pinned));
 }
 
 TEST_CASE("a captured stream may be destroyed", "[graph][capture]") {

@@ -233,9 +233,11 @@ TEST_CASE("a copy from memory that is pinned in part brings what is there, or is
     Memory part(Words{7, 8}), whole(count * word);
     Graph graph;
     auto fetched = add_copy(graph, {}, to_host(host + page / word, part.address, 2 * word));
-    add_copy(graph, {fetched}, to_device(whole.address, host, count * word));
+    auto copy = to_device(whole.address, host, count * word);
+    CUgraphNode node = nullptr;
     CUgraphExec exec = nullptr;
-    if (cu.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS) {
+    if (cu.cuGraphAddMemcpyNode(&node, graph, &fetched, 1, &copy, gpu.context) == CUDA_SUCCESS &&
+        cu.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS) {
         CU_OK(cu.cuGraphLaunch(exec, stream));
         CU_OK(cu.cuStreamSynchronize(stream));
         CHECK(whole.read<unsigned>(count)[page / word + 1] == 8);

@@ -147,7 +147,7 @@ TEST_CASE("memory of the host that cannot be is refused", "[address space][host 
     CU_OK(cu.cuMemCreate(&handle, bytes, &of_device, 0));
     CU_OK(cu.cuMemMap(address, bytes, 0, handle, 0));
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CHECK(cu.cuMemSetAccess(address, bytes, &access, 1) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(cu.cuMemSetAccess(address, bytes, &access, 1) == CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMemUnmap(address, bytes));
     CU_OK(cu.cuMemRelease(handle));
     CU_OK(cu.cuMemAddressFree(address, bytes));

@@ -127,9 +127,13 @@ TEST_CASE("pinned memory remembers its flags", "[host memory]") {
         CHECK((flags & wanted) == wanted);
         CU_OK(cu.cuMemFreeHost(pinned));
     }
-    CU_OK(cu.cuMemHostAlloc(&pinned, 100, 0));  // portable all the same, as addresses are unified
+    CU_OK(cu.cuMemHostAlloc(&pinned, 100, 0));  // portable and mapped all the same, as addresses are unified
     CU_OK(cu.cuMemHostGetFlags(&flags, pinned));
-    CHECK((flags & CU_MEMHOSTALLOC_PORTABLE) != 0);
+    CHECK(flags == (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    CUdeviceptr address = 0;  // which leads to the same answer
+    CU_OK(cu.cuMemHostGetDevicePointer(&address, pinned, 0));
+    CU_OK(cu.cuMemHostGetFlags(&flags, reinterpret_cast<void*>(address)));
+    CHECK(flags == (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     CU_OK(cu.cuMemFreeHost(pinned));
     CU_CHECK(cu.cuMemHostAlloc(&pinned, 100, 0xff00), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemHostAlloc(nullptr, 100, 0), CUDA_ERROR_INVALID_VALUE);

@@ -115,6 +115,31 @@ TEST_CASE("copies between devices take pinned memory on either side", "[pinned]"
     CHECK((memory.read<unsigned char>(11, 400) == Bytes{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2}));
 }
 
+TEST_CASE("copies of memory that is pinned in part are refused", "[pinned]") {
+    Gpu gpu;
+    constexpr size_t page = 4096;
+    Pinned pinned(2 * page);
+    Memory memory(4 * page);
+    Bytes whole(4 * page, 5), ordinary(4 * page, 6);
+    for (unsigned char* beyond : {pinned.data + page, whole.data() + page}) {
+        if (beyond != pinned.data + page) CU_OK(cu.cuMemHostRegister(beyond, page, 0));
+        CU_CHECK(cu.cuMemcpyHtoD(memory.address, beyond, 2 * page), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyDtoH(beyond, memory.address, 2 * page), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyHtoDAsync(memory.address, beyond, 2 * page, nullptr), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpy(address_of(beyond), address_of(ordinary.data()), 2 * page), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpy(address_of(ordinary.data()), address_of(beyond), 2 * page), CUDA_ERROR_INVALID_VALUE);
+    }
+    CU_CHECK(cu.cuMemcpyHtoD(memory.address, whole.data(), 2 * page), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemcpyHtoD(memory.address, whole.data(), page));
+    CU_OK(cu.cuMemHostRegister(whole.data() + 2 * page, page, 0));  // behind the other: both are as one
+    CU_OK(cu.cuMemcpyHtoD(memory.address, whole.data() + page, 2 * page));
+    CU_OK(cu.cuMemcpy(address_of(ordinary.data()), address_of(whole.data() + page), 2 * page));
+    CHECK((Bytes(ordinary.begin(), ordinary.begin() + 2 * page) == Bytes(2 * page, 5)));
+    CU_OK(cu.cuMemHostUnregister(whole.data() + page));
+    CU_OK(cu.cuMemHostUnregister(whole.data() + 2 * page));
+    CU_OK(cu.cuMemcpyHtoD(memory.address, whole.data(), whole.size()));
+}
+
 TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stream", "[pinned]") {
     Gpu gpu;
     Stream stream;

@@ -1,6 +1,9 @@
 // What can be learned from a pointer.
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -103,6 +106,31 @@ TEST_CASE("several attributes are asked at once and unknown pointers give zeros"
     void* into[] = {&host};
     CU_OK(cu.cuPointerGetAttributes(1, on_host, into, reinterpret_cast<CUdeviceptr>(&local)));
     CHECK(host == &local);
+    which[1] = static_cast<CUpointer_attribute>(0x1000);  // and nothing for what no driver knows
+    CU_CHECK(cu.cuPointerGetAttributes(3, which, where, memory.address), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a copy on memory with synchronous operations is over when the call returns", "[pointer]") {
+    Gpu gpu;
+    Memory from(std::vector<int>(1000, 1)), to(std::vector<int>(1000, 0));
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to.address) == 0);
+    unsigned on = 1;
+    CU_OK(cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to.address));
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to.address + 100) == 1);
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, from.address) == 0);
+    for (bool fill : {false, true}) {
+        Gate gate(CU_STREAM_LEGACY);
+        std::thread opener([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            gate.open();
+        });
+        CUresult result = fill ? cu.cuMemsetD32(to.address, 2, 1000) : cu.cuMemcpyDtoD(to.address, from.address, 4000);
+        CUresult after = cu.cuStreamQuery(CU_STREAM_LEGACY);
+        opener.join();
+        CU_CHECK(result, CUDA_SUCCESS);
+        CU_CHECK(after, CUDA_SUCCESS);
+        CHECK(to.first<int>() == (fill ? 2 : 1));
+    }
 }
 
 TEST_CASE("a pool's memory belongs to no context", "[pointer][pools]") {

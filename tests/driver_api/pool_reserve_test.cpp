@@ -86,6 +86,23 @@ TEST_CASE("the release threshold keeps memory in the pool until it is trimmed", 
     CHECK(pool.reserved() == 0);
 }
 
+TEST_CASE("memory that is freed behind work under way stays in the pool when that is trimmed", "[pool]") {
+    Gpu gpu;
+    Stream stream;
+    Pool pool(gpu);
+    pool.set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, ~cuuint64_t{0});
+    auto address = pool.allocate(100 * mib, stream);
+    {
+        Gate gate(stream);
+        CU_OK(cu.cuMemFreeAsync(address, stream));
+        CU_OK(cu.cuMemPoolTrimTo(pool.handle, 0));
+        CHECK(pool.reserved() >= 100 * mib);
+    }
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_OK(cu.cuMemPoolTrimTo(pool.handle, 0));
+    CHECK(pool.reserved() == 0);
+}
+
 TEST_CASE("what a pool keeps is not called free", "[pool]") {
     Gpu gpu;
     Stream stream;

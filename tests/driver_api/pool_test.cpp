@@ -1,4 +1,6 @@
 // Memory allocated and freed in stream order, from the default pool and from one's own.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "gpu.hpp"
@@ -97,6 +99,63 @@ TEST_CASE("stream-ordered allocations that cannot be are refused at the call", "
     CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
     CU_CHECK(cu.cuMemAllocAsync(&address, 2 * total, stream), CUDA_ERROR_OUT_OF_MEMORY);
     CU_CHECK(cu.cuMemFreeAsync(0x1234, stream), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("what no pool of a device can do is refused", "[pool]") {
+    Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemoryPool pool = nullptr, imported = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    CUmemAccessDesc access{properties.location, static_cast<CUmemAccess_flags>(0xff)};
+    CU_CHECK(cu.cuMemPoolSetAccess(pool, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemPoolDestroy(pool));
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (cu.cuMemPoolCreate(&pool, &properties) == CUDA_ERROR_NOT_SUPPORTED) return;
+    int fd = -1;
+    CU_CHECK(cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_NONE, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    auto* descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+    CU_CHECK(cu.cuMemPoolImportFromShareableHandle(&imported, descriptor, CU_MEM_HANDLE_TYPE_NONE, 0),
+             CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemPoolImportFromShareableHandle(&imported, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(fd);
+    CU_CHECK(cu.cuDeviceSetMemPool(gpu.device, imported), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemPoolDestroy(imported));
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}
+
+TEST_CASE("a process that imports memory of its own pool has it under another address", "[pool]") {
+    Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemoryPool pool = nullptr, imported = nullptr;
+    if (cu.cuMemPoolCreate(&pool, &properties) == CUDA_ERROR_NOT_SUPPORTED) return;
+    int fd = -1;
+    CU_OK(cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    auto* descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+    CU_OK(cu.cuMemPoolImportFromShareableHandle(&imported, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(fd);
+    CUmemPoolPtrExportData lent{};
+    CUdeviceptr address = 0, other = 0;
+    int value = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&address, 1 << 20, pool, nullptr));
+    CU_OK(cu.cuCtxSynchronize());
+    CU_OK(cu.cuMemPoolExportPointer(&lent, address));
+    CU_OK(cu.cuMemPoolImportPointer(&other, imported, &lent));
+    CHECK(other != address);
+    CU_OK(cu.cuMemsetD32(other, 5, 1 << 18));
+    CU_OK(cu.cuMemcpyDtoH(&value, address + (1 << 20) - 4, sizeof value));
+    CHECK(value == 5);
+    CU_OK(cu.cuMemFree(other));
+    CU_OK(cu.cuMemcpyDtoH(&value, address, sizeof value));
+    CHECK(value == 5);
+    CU_OK(cu.cuMemFreeAsync(address, nullptr));
+    CU_OK(cu.cuMemPoolDestroy(imported));
+    CU_OK(cu.cuMemPoolDestroy(pool));
 }
 
 TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[pool]") {

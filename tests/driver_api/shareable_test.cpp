@@ -85,6 +85,7 @@ TEST_CASE("descriptors of other things and wrong handles are refused", "[virtual
     CU_CHECK(cu.cuMemExportToShareableHandle(&fd, memory, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemExportToShareableHandle(&fd, memory + 16, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemExportToShareableHandle(nullptr, memory, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_NONE, 0), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMemRelease(memory));
     int other = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     CU_CHECK(cu.cuMemImportFromShareableHandle(&made, of_descriptor(other), as_descriptor), CUDA_ERROR_INVALID_VALUE);

@@ -36,6 +36,7 @@ struct Allocation {
     bool in_module = false;      // a module's variable: cuMemFree refuses it
     bool in_graph = false;       // of a graph's node: see graph_memory.hpp
     bool freed = false;          // by a stream that has not got there yet
+    bool sync_memops = false;    // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 
     uint64_t end() const { return begin + size; }
     bool is_host() const { return type == MemoryType::host || type == MemoryType::registered || of_host; }

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "gpu_client/protocol/array_charge.hpp"
+#include "gpu_client/protocol/array_limits.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
@@ -20,52 +21,6 @@ constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 // These belong to graphics.
 constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE;
-
-struct Extent {
-    size_t width, height, depth;
-};
-
-// The largest array of that shape.
-Extent largest(const CUDA_ARRAY3D_DESCRIPTOR& given) {
-    bool layered = given.Flags & CUDA_ARRAY3D_LAYERED, surface = given.Flags & CUDA_ARRAY3D_SURFACE_LDST;
-    auto choose = [&](CUdevice_attribute texture, CUdevice_attribute of_surface) {
-        return surface ? std::min(image_limit(texture), image_limit(of_surface)) : image_limit(texture);
-    };
-    if (given.Flags & CUDA_ARRAY3D_CUBEMAP) {
-        auto side = layered ? choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH,
-                                     CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH)
-                            : choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH,
-                                     CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH);
-        auto faces = layered ? choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS,
-                                      CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS)
-                             : 6;
-        return {side, side, faces};
-    }
-    if (layered && given.Height == 0)
-        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH,
-                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH),
-                0,
-                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS,
-                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS)};
-    if (layered)
-        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH,
-                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH),
-                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT,
-                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT),
-                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
-                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS)};
-    if (given.Depth != 0)
-        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH),
-                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT),
-                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH)};
-    if (given.Height == 0)
-        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH), 0, 0};
-    if (given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER)
-        return {image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH),
-                image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT), 0};
-    return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH),
-            choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT), 0};
-}
 
 // A picture, of as many whole texels as each of its colors.
 bool is_picture(const CUDA_ARRAY3D_DESCRIPTOR& given) {
@@ -88,13 +43,12 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     if (blocks && (given.Height == 0 || (given.Flags & CUDA_ARRAY3D_SURFACE_LDST))) return false;
     const bool sparse = given.Flags & CUDA_ARRAY3D_SPARSE;
     if (sparse && (given.Height == 0 || cube || (given.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))) return false;
-    bool square = given.Height != 0 && given.Depth == 0;
-    if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0))
-        return false;
+    // cuda.h: gathers are of 2D arrays only.
+    const bool square = given.Height != 0 && given.Depth == 0;
+    if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square) return false;
     const bool video = (given.Flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) || wire::find_video_format(given.Format);
     if (video && !is_picture(given)) return false;
-    auto most = largest(given);
-    return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
+    return wire::fits_limits(given, [](CUdevice_attribute attribute) { return image_limit(attribute); });
 }
 
 struct BlockMeaning {

@@ -29,6 +29,14 @@ bool pinned(uint64_t address, uint64_t bytes) {
     return driver().addresses.covers(address, bytes);
 }
 
+// All of the program's memory is of one allocation, or registered, or nothing of it is.
+bool is_host_whole(uint64_t address, uint64_t bytes) {
+    auto& known = driver().addresses;
+    auto first = known.find(address);
+    if (first && first->type == MemoryType::host) return bytes <= first->end() - address;
+    return !known.overlaps(address, bytes) || known.covers(address, bytes);
+}
+
 uint64_t destination_span(const Copy& copy) {
     uint64_t bytes = 0;
     span_of(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice, bytes);
@@ -94,7 +102,9 @@ CUresult check_copy(Context& context, const Copy& copy, Side destination, Side s
         return CUDA_ERROR_INVALID_VALUE;
     if (!copy.destination || !copy.source) return CUDA_ERROR_INVALID_VALUE;
     auto sound = [&](Side side, uint64_t address, uint64_t bytes) {
-        if (resolve(side, address) != Side::device) return true;
+        const Side found = resolve(side, address);
+        if (found == Side::host) return is_host_whole(address, bytes);
+        if (found != Side::device) return true;
         return copy.of_peers ? driver().addresses.covers(address, bytes) : usable(context, address, bytes);
     };
     bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from) &&
@@ -117,13 +127,13 @@ CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side dest
     if (CUresult error = refuse_wait(*stream)) return error;
     if (CUresult error = check_copy(context, copy, destination, source)) return error;
     if (copy.empty()) return CUDA_SUCCESS;
-    auto on_device = [](const ArrayPlace& place, uint64_t address) {
+    auto left_to_device = [](const ArrayPlace& place, uint64_t address) {
         if (place.array) return true;
         auto found = driver().addresses.find(address);
-        return found && !found->is_host();
+        return found && !found->is_host() && !found->sync_memops;
     };
-    bool both = on_device(copy.destination_array, copy.destination) && on_device(copy.source_array, copy.source);
-    if (both) return enqueue(*stream, copy);
+    if (left_to_device(copy.destination_array, copy.destination) && left_to_device(copy.source_array, copy.source))
+        return enqueue(*stream, copy);
     return enqueue_and_wait(*stream, copy);
 }
 
@@ -155,7 +165,8 @@ CUresult fill(CUstream handle, const Fill& fill, bool now) {
         if (CUresult error = check_fill(stream.context, fill)) return error;
         if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
         auto found = driver().addresses.find(fill.destination);
-        return now && found && found->is_host() ? enqueue_and_wait(stream, fill) : enqueue(stream, fill);
+        bool waits = now && found && (found->is_host() || found->sync_memops);
+        return waits ? enqueue_and_wait(stream, fill) : enqueue(stream, fill);
     });
 }
 

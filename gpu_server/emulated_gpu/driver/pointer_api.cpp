@@ -30,7 +30,7 @@ CUresult answer(const Allocation& allocation, CUpointer_attribute attribute, CUd
             }
             return put(out, pointer(address));
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-            return put<int>(out, 0);
+            return put<int>(out, allocation.sync_memops);
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             return put<unsigned long long>(out, allocation.buffer_id);
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -109,7 +109,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
         if (!attributes || !out || count == 0) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(address);
         for (unsigned i = 0; i < count; ++i) {
-            if (!out[i]) return CUDA_ERROR_INVALID_VALUE;
+            const bool known = attributes[i] >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+                               attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+            if (!out[i] || !known) return CUDA_ERROR_INVALID_VALUE;
             if (found)
                 (void)answer(*found, attributes[i], address, out[i]);
             else
@@ -121,9 +123,12 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
     return in_context([&](Context&) -> CUresult {
-        // All synchronous copies are synchronous here, so there is nothing to change.
         if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(address);
-        return found && !found->is_host() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+        if (!found || found->is_host()) return CUDA_ERROR_INVALID_DEVICE;
+        const bool on = *static_cast<const int*>(value) != 0;
+        driver().addresses.update(found->begin, found->size,
+                                  [&](Allocation& allocation) { allocation.sync_memops = on; });
+        return CUDA_SUCCESS;
     });
 }

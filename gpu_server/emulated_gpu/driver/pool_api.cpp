@@ -261,14 +261,16 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
         if (!descriptions && count) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i) {
             const CUmemLocation& location = descriptions[i].location;
+            const auto flags = descriptions[i].flags;
+            if (!is_access(flags)) return CUDA_ERROR_INVALID_VALUE;
             if (is_own_place(pool, location)) {
-                if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+                if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
                 continue;
             }
             if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location.id))
                 return CUDA_ERROR_INVALID_DEVICE;
             uint64_t bit = uint64_t{1} << location.id;
-            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
                 pool.access &= ~bit;
             } else {
                 pool.access |= bit;

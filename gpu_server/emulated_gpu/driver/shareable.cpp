@@ -24,6 +24,7 @@ CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle ha
     return initialized([&]() -> CUresult {
         if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
         if (!find<PhysicalMemory>(handle) && !find<Multicast>(handle)) return CUDA_ERROR_INVALID_VALUE;
+        if (type == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
         return export_file(handle, *static_cast<int*>(out));
     });
@@ -32,7 +33,7 @@ CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle ha
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
                                         CUmemAllocationHandleType type) {
     return initialized([&]() -> CUresult {
-        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!out || type == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
         // The descriptor stays the caller's.
         tnr::UniqueFd file(fcntl(static_cast<int>(number(os_handle)), F_DUPFD_CLOEXEC, 0));

@@ -304,10 +304,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
         uint64_t granted = 0, revoked = 0;
         for (size_t i = 0; i < count; ++i) {
-            if (CUresult error = check_location(descriptions[i].location))
-                return error == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : error;
+            const auto flags = descriptions[i].flags;
+            if (!is_access(flags) || check_location(descriptions[i].location)) return CUDA_ERROR_INVALID_VALUE;
             const uint64_t bit = access_bit(descriptions[i].location);
-            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 revoked |= bit;
             else
                 granted |= bit;
@@ -315,7 +315,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
-        if (((granted | revoked) & for_host) && !all_of_host(memory, address, size)) return CUDA_ERROR_INVALID_DEVICE;
+        if (((granted | revoked) & for_host) && !all_of_host(memory, address, size)) return CUDA_ERROR_INVALID_VALUE;
         if (!all_in_team(memory, address, size, granted)) return CUDA_ERROR_INVALID_DEVICE;
         driver().addresses.update(address, size, [&](Allocation& allocation) {
             allocation.access = (allocation.access & ~revoked) | granted;
