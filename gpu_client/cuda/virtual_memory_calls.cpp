@@ -25,13 +25,13 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-bool for_host(const CUmemAccessDesc& wanted) {
+bool is_for_host(const CUmemAccessDesc& wanted) {
     return is_host_location(wanted.location.type);
 }
 
-bool is_sound(const CUmemAccessDesc& wanted) {
+bool makes_sense(const CUmemAccessDesc& wanted) {
     const bool on_device = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
-    return is_access(wanted.flags) && (on_device || for_host(wanted));
+    return is_access(wanted.flags) && (on_device || is_for_host(wanted));
 }
 
 // The mapping that waits is there now, or gone.
@@ -278,7 +278,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
         const std::span all(wanted, count);
-        if (!std::all_of(all.begin(), all.end(), is_sound)) return CUDA_ERROR_INVALID_VALUE;
+        if (!std::all_of(all.begin(), all.end(), makes_sense)) return CUDA_ERROR_INVALID_VALUE;
         bool multicast = false;
         {
             LockGuard lock(mappings().mutex);
@@ -286,7 +286,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
             if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;  // whole mappings only
             multicast = std::any_of(first, last, [](auto& mapping) { return mapping.second.multicast; });
             const bool only_hosts = std::all_of(first, last, [](auto& mapping) { return mapping.second.of_host; });
-            if (!only_hosts && std::any_of(all.begin(), all.end(), for_host)) return CUDA_ERROR_INVALID_VALUE;
+            if (!only_hosts && std::any_of(all.begin(), all.end(), is_for_host)) return CUDA_ERROR_INVALID_VALUE;
         }
         for (size_t i = 0; multicast && i < count; ++i)
             if (auto result = set_access_waiting(address, bytes, wanted[i]); result != CUDA_SUCCESS) return result;
