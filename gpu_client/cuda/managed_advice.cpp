@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/memory_advice.hpp"
@@ -95,6 +96,16 @@ CUresult prefetch_all(const CUdeviceptr* addresses, const size_t* sizes, size_t 
     return CUDA_SUCCESS;
 }
 
+// Variables share pages with others, so they stay everybody's.
+CUresult attach_variable(uint64_t address, size_t length, unsigned flags, const StreamRef& stream) {
+    Allocation variable;
+    const bool whole =
+        find_allocation(address, variable) && variable.address == address && (length == 0 || length == variable.bytes);
+    const bool single = flags == CU_MEM_ATTACH_SINGLE && stream.object;
+    const bool sound = whole && (single || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult attach(CUstream handle, uint64_t address, size_t length, unsigned flags) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
@@ -102,6 +113,7 @@ CUresult attach(CUstream handle, uint64_t address, size_t length, unsigned flags
         if (auto result = refuse_in_capture(stream); result != CUDA_SUCCESS) return result;
     SharedMemory found;
     if (auto result = find_managed(address, 1, found); result != CUDA_SUCCESS) return result;
+    if (found.kind == SharedKind::variable) return attach_variable(address, length, flags, stream);
     if (found.host != address || (length != 0 && length != found.bytes)) return CUDA_ERROR_INVALID_VALUE;
     switch (flags) {
         case CU_MEM_ATTACH_GLOBAL:

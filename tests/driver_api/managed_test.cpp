@@ -428,6 +428,33 @@ TEST_CASE("a module's managed variable is found by name where the program can us
     CU_OK(cu.cuModuleUnload(module));
 }
 
+TEST_CASE("each of a module's managed variables may be attached to a stream", "[managed]") {
+    Gpu gpu;
+    CUmodule module = load_text(R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 other = 1;
+.visible .global .attribute(.managed) .align 4 .u32 number = 41;
+.visible .entry add_one() { .reg .u32 %r; ld.global.u32 %r, [number]; add.u32 %r, %r, 1; st.global.u32 [number], %r; ret; }
+)");
+    CUdeviceptr other = 0, number = number_of(module);
+    size_t size = 0;
+    CU_OK(cu.cuModuleGetGlobal(&other, &size, module, "other"));
+    Stream stream;
+    for (CUdeviceptr variable : {other, number})
+        for (auto flags : {CU_MEM_ATTACH_HOST, CU_MEM_ATTACH_SINGLE, CU_MEM_ATTACH_GLOBAL})
+            for (size_t length : {size_t{0}, sizeof(int)}) {
+                CU_OK(cu.cuStreamAttachMemAsync(stream, variable, length, flags));
+                CU_CHECK(cu.cuStreamAttachMemAsync(stream, variable, length, 7), CUDA_ERROR_INVALID_VALUE);
+            }
+    CU_OK(cu.cuStreamAttachMemAsync(stream, other, 0, CU_MEM_ATTACH_HOST));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    add_one_to(module);
+    CHECK(*reinterpret_cast<volatile int*>(number) == 42);  // its neighbour is not attached with it
+    CU_OK(cu.cuModuleUnload(module));
+}
+
 // Drivers use an address again and again.
 TEST_CASE("a managed variable may lie where another module had one", "[managed]") {
     Gpu gpu;
