@@ -208,6 +208,7 @@ void Context::disown(uint64_t handle) {
 
 void Context::activate(unsigned new_flags) {
     flags = new_flags;
+    cache_config = CU_FUNC_CACHE_PREFER_NONE;
     error_ = CUDA_SUCCESS;
     std::atomic_ref(cancelled_).store(false);
     reset_limits();
@@ -257,6 +258,9 @@ CUresult Context::attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue
 CUresult Context::set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value) {
     CUstreamAttrValue ignored;
     if (CUresult error = attribute(stream, id, ignored)) return error;
+    const bool policy = id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+    if (policy && (value.syncPolicy < CU_SYNC_POLICY_AUTO || value.syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC))
+        return CUDA_ERROR_INVALID_VALUE;
     LockGuard lock(mutex_);
     stream.attributes[id] = value;
     return CUDA_SUCCESS;
