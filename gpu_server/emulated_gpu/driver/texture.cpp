@@ -175,10 +175,6 @@ CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
 constexpr unsigned texture_flags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                                    CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
 
-bool is_filter(CUfilter_mode mode) {
-    return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
-}
-
 CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& given, ptx::Texture& texture) {
     if ((given.flags & ~texture_flags) || !is_filter(given.filterMode) || !is_filter(given.mipmapFilterMode))
         return CUDA_ERROR_INVALID_VALUE;
@@ -188,7 +184,7 @@ CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& g
     if (texture.seamless && !texture.image.cube) return CUDA_ERROR_INVALID_VALUE;
     for (int axis = 0; axis < 3; ++axis) {
         auto mode = given.addressMode[axis];
-        if (mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+        if (mode < CU_TR_ADDRESS_MODE_WRAP || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
         texture.addressing[axis] = static_cast<ptx::Addressing>(mode);  // the same values
     }
     texture.linear = given.filterMode == CU_TR_FILTER_MODE_LINEAR && resource.resType != CU_RESOURCE_TYPE_LINEAR;
