@@ -199,7 +199,8 @@ CUresult destroy(const Object& object, const Record& record) {
 
 CUresult destroy(CUarray handle) {
     auto* array = find_array(handle);
-    if (!array || array->part) return CUDA_ERROR_INVALID_HANDLE;
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (array->part) return CUDA_SUCCESS;  // some programs do; the whole keeps it
     auto result = destroy(*array, wire::DestroyArray<>{array->number});
     if (result != CUDA_SUCCESS) return result;
     forget_parts(array->planes);

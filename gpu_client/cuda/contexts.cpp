@@ -85,6 +85,7 @@ static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(prima
     finish_work(context);
     context_ends(context);
     context.active = false;
+    context.cache_config = context.shared_config = 0;
     RemoteCall call(Record{device.number, context.number});
     call.on(device);
     auto result = call.send();
@@ -217,6 +218,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
         TakenTurn turn(primary_contexts_turn());
         auto& context = *contexts().find(device->primary_context);
+        context.flags = 0;
         if (!context.active) return CUDA_SUCCESS;
         return end_primary<wire::ResetPrimary<>>(context, *device);
     });

@@ -3,6 +3,7 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/protocol/preferences.hpp"
 
 using namespace tnr::cuda;
 
@@ -133,7 +134,7 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache* config) {
 // A hint that recent GPUs ignore; remembered for whoever asks.
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config) {
     return guarded("cuCtxSetCacheConfig", [&]() -> CUresult {
-        if (config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = tnr::check_preference(config); result != CUDA_SUCCESS) return result;
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         context->cache_config = config;
@@ -151,7 +152,7 @@ CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 }
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
     return guarded("cuCtxSetSharedMemConfig", [&]() -> CUresult {
-        if (config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = tnr::check_preference(config); result != CUDA_SUCCESS) return result;
         Context* context = nullptr;
         return current_context(context);
     });

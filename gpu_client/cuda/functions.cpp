@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/preferences.hpp"
 
 namespace tnr::cuda {
 
@@ -74,7 +75,13 @@ static CUresult get_library(CUfunction handle, uint64_t& library) {
 
 // Async: a stray value would be told by a later call.
 CUresult check_cuFuncSetCacheConfig(CUfunction, CUfunc_cache config) {
-    return config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return check_preference(config);
+}
+CUresult check_cuKernelSetCacheConfig(CUkernel, CUfunc_cache config, CUdevice) {
+    return check_preference(config);
+}
+CUresult check_cuFuncSetSharedMemConfig(CUfunction, CUsharedconfig config) {
+    return check_preference(config);
 }
 
 static CUresult get_parameter(Function* function, size_t index, size_t* offset, size_t* size) {

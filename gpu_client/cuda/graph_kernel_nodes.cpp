@@ -32,7 +32,7 @@ CUresult read_kernel(const CUDA_KERNEL_NODE_PARAMS* given, Parameters& parameter
     wire::Launch<> shape{.grid = {given->gridDimX, given->gridDimY, given->gridDimZ},
                          .block = {given->blockDimX, given->blockDimY, given->blockDimZ},
                          .shared_bytes = given->sharedMemBytes};
-    if (auto result = check_shape(shape, *find_device(context->device), *function); result != CUDA_SUCCESS)
+    if (auto result = check_shape(shape, false, *find_device(context->device), *function); result != CUDA_SUCCESS)
         return result;
     auto result = collect_parameters(*context, *function->info.load(), given->kernelParams, given->extra, parameters);
     work = {function->number,

@@ -26,6 +26,7 @@ struct Opened {
     CUmemGenericAllocationHandle memory = 0;
     int times = 1;
     bool from_pool = false;
+    uint64_t context = 0;  // that opened it
 };
 struct Things {
     Mutex mutex;
@@ -97,21 +98,38 @@ CUresult lend_memory(CUdeviceptr address, HandleForOthers::Kind kind, HandleForO
     handle.name = reply.name;
     handle.offset = reply.offset;
     handle.bytes = found.bytes;
-    LockGuard lock(things().mutex);
-    things().lent.insert(reply.name);
+    note_lent(reply.name);
     return CUDA_SUCCESS;
+}
+
+void note_lent(const wire::ThingName& name) {
+    LockGuard lock(things().mutex);
+    things().lent.insert(name);
+}
+
+bool is_lent_here(const wire::ThingName& name) {
+    LockGuard lock(things().mutex);
+    return things().lent.contains(name);
+}
+
+// Of another context of the same device, which is all that may have it open then.
+static bool is_others(const Opened& opened, const Context& context) {
+    auto* other = contexts().find(opened.context);
+    return !opened.from_pool && other && other != &context && other->active && other->device == context.device;
 }
 
 CUresult open_memory(const HandleForOthers& handle, CUdeviceptr& address) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    // A pool's memory is taken by the process that has it, too.
+    const bool of_pool = handle.is(HandleForOthers::Kind::pool_memory);
+    if (!of_pool && is_lent_here(handle.name)) return CUDA_ERROR_INVALID_CONTEXT;
     {
         LockGuard lock(things().mutex);
-        // A pool's memory is taken by the process that has it, too.
-        const bool own = things().lent.contains(handle.name);
-        if (own && !handle.is(HandleForOthers::Kind::pool_memory)) return CUDA_ERROR_INVALID_CONTEXT;
         for (auto& [at, opened] : things().opened) {
             if (opened.name != handle.name || at != opened.base + handle.offset) continue;
+            if (is_others(opened, *context)) return CUDA_ERROR_INVALID_HANDLE;
+            if (opened.context != context->handle && !opened.from_pool) continue;
             ++opened.times;
             address = at;
             return CUDA_SUCCESS;
@@ -120,6 +138,7 @@ CUresult open_memory(const HandleForOthers& handle, CUdeviceptr& address) {
     Opened opened;
     if (auto result = show(handle, opened); result != CUDA_SUCCESS) return result;
     address = opened.base + handle.offset;
+    opened.context = context->handle;
     LockGuard lock(things().mutex);
     things().opened.emplace(address, opened);
     return CUDA_SUCCESS;

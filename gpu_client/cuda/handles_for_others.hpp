@@ -46,8 +46,12 @@ bool from_descriptor(int descriptor, HandleForOthers& handle);
 
 // Lends the allocation that the address is in.
 CUresult lend_memory(CUdeviceptr address, HandleForOthers::Kind kind, HandleForOthers& handle);
+// Lent by this process: it cannot open that itself.
+void note_lent(const wire::ThingName& name);
+bool is_lent_here(const wire::ThingName& name);
 // Shows what another process has lent at addresses of this one. Another call with the same handle gives the same
-// address, and then it is closed as often. CUDA_ERROR_INVALID_CONTEXT for what this process has lent itself.
+// address, and then it is closed as often; of the contexts of a device only one may have it open, the others get
+// CUDA_ERROR_INVALID_HANDLE. CUDA_ERROR_INVALID_CONTEXT for what this process has lent itself.
 CUresult open_memory(const HandleForOthers& handle, CUdeviceptr& address);
 // True for what open_memory() gave of another process's pool: the program frees that instead of closing it.
 bool is_opened_from_pool(CUdeviceptr address);

@@ -17,7 +17,7 @@ namespace tnr::cuda {
 
 // Attributes that name an event carry its number.
 static CUresult make_attribute(const CUlaunchAttribute& attribute, bool captured, wire::LaunchAttribute& record) {
-    if (attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    if (attribute.id < 0 || attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
     record.id = static_cast<uint32_t>(attribute.id);
     static_assert(sizeof record.value == sizeof attribute.value);
     std::memcpy(record.value.data(), &attribute.value, sizeof record.value);
@@ -102,9 +102,10 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                           config.numAttrs,
                           0};
     auto& device = *find_device(context->device);
-    if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
+    const bool cooperative = is_cooperative(config, flags);
+    if (auto result = check_shape(record, cooperative, device, *function); result != CUDA_SUCCESS) return result;
     if (auto result = check_cluster(config, *function); result != CUDA_SUCCESS) return result;
-    if (is_cooperative(config, flags))
+    if (cooperative)
         if (auto result = check_cooperative(handle, config, *context, device); result != CUDA_SUCCESS) return result;
     wire::LaunchAttribute attributes[wire::launch_attributes_max];
     for (unsigned i = 0; i < config.numAttrs; ++i)

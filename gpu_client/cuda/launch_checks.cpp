@@ -28,7 +28,7 @@ static uint64_t threads_by_registers(const KernelInfo& kernel, const Device& dev
     return all / of_a_warp / parts * parts * warp_threads;
 }
 
-CUresult check_shape(const wire::Launch<>& launch, const Device& device, const Function& function) {
+CUresult check_shape(const wire::Launch<>& launch, bool cooperative, const Device& device, const Function& function) {
     auto& kernel = *function.info.load();
     uint64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
@@ -50,7 +50,7 @@ CUresult check_shape(const wire::Launch<>& launch, const Device& device, const F
     if (known(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
         launch.shared_bytes >
             static_cast<uint32_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load()))
-        return CUDA_ERROR_INVALID_VALUE;
+        return cooperative ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tnr::cuda {
 
-CUresult check_shape(const wire::Launch<>& launch, const Device& device, const Function& function);
+CUresult check_shape(const wire::Launch<>& launch, bool cooperative, const Device& device, const Function& function);
 // The grid must consist of whole clusters, of the size that the kernel was compiled for or the launch asks for.
 CUresult check_cluster(const CUlaunchConfig& config, const Function& function);
 

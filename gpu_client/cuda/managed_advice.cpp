@@ -1,5 +1,5 @@
-// What programs say about managed memory: where it will be used, and by whom. It moves when somebody touches it, so
-// advice is kept for those who ask; memory that was prefetched to the host comes over in larger pieces.
+// What programs say about managed memory: where it will be used. It moves when somebody touches it, so advice is kept for
+// those who ask; memory that was prefetched to the host comes over in larger pieces.
 #include "gpu_client/cuda/managed_advice.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -95,26 +95,6 @@ CUresult prefetch_all(const CUdeviceptr* addresses, const size_t* sizes, size_t 
     return CUDA_SUCCESS;
 }
 
-CUresult attach(CUstream handle, uint64_t address, size_t length, unsigned flags) {
-    StreamRef stream;
-    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
-    if (is_captured(stream))
-        if (auto result = refuse_in_capture(stream); result != CUDA_SUCCESS) return result;
-    SharedMemory found;
-    if (auto result = find_managed(address, 1, found); result != CUDA_SUCCESS) return result;
-    if (found.host != address || (length != 0 && length != found.bytes)) return CUDA_ERROR_INVALID_VALUE;
-    switch (flags) {
-        case CU_MEM_ATTACH_GLOBAL:
-            return attach_shared(address, 0, false);
-        case CU_MEM_ATTACH_HOST:
-            return attach_shared(address, 0, true);
-        case CU_MEM_ATTACH_SINGLE:
-            return stream.object ? attach_shared(address, stream.object->handle, false) : CUDA_ERROR_INVALID_VALUE;
-        default:
-            return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
 }  // namespace
 
 void forget_advice(uint64_t address, uint64_t bytes) {
@@ -183,10 +163,6 @@ CUresult CUDAAPI cuMemRangeGetAttributes(void** data, size_t* sizes, CUmem_range
         if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags) {
-    return guarded("cuStreamAttachMemAsync", [&] { return attach(stream, address, length, flags); });
 }
 
 }  // extern "C"

@@ -9,6 +9,7 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/page_file.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
@@ -66,12 +67,47 @@ bool free_shared(uint64_t host) {
     return true;
 }
 
+// Variables share pages with others, so they stay everybody's.
+static CUresult attach_variable(uint64_t address, size_t length, unsigned flags, const StreamRef& stream) {
+    Allocation variable;
+    const bool whole =
+        find_allocation(address, variable) && variable.address == address && (length == 0 || length == variable.bytes);
+    const bool single = flags == CU_MEM_ATTACH_SINGLE && stream.object;
+    const bool sound = whole && (single || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult attach(CUstream handle, uint64_t address, size_t length, unsigned flags) {
+    StreamRef stream;
+    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
+    if (is_captured(stream))
+        if (auto result = refuse_in_capture(stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    SharedMemory found;
+    if (!find_shared(address, found) || !found.is_managed()) return CUDA_ERROR_INVALID_VALUE;
+    if (found.kind == SharedKind::variable) return attach_variable(address, length, flags, stream);
+    if (found.host != address || (length != 0 && length != found.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    switch (flags) {
+        case CU_MEM_ATTACH_GLOBAL:
+            return attach_shared(address, 0, false);
+        case CU_MEM_ATTACH_HOST:
+            return attach_shared(address, 0, true);
+        case CU_MEM_ATTACH_SINGLE:
+            return stream.object ? attach_shared(address, stream.object->handle, false) : CUDA_ERROR_INVALID_VALUE;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 }  // namespace tnr::cuda
 
 using namespace tnr;
 using namespace tnr::cuda;
 
-extern "C" CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
+extern "C" {
+
+CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
     return guarded("cuMemAllocManaged", [&]() -> CUresult {
         if (!out || bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
             return CUDA_ERROR_INVALID_VALUE;
@@ -84,3 +120,9 @@ extern "C" CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* out, size_t bytes, un
         return result;
     });
 }
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags) {
+    return guarded("cuStreamAttachMemAsync", [&] { return attach(stream, address, length, flags); });
+}
+
+}  // extern "C"

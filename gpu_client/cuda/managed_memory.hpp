@@ -1,5 +1,5 @@
 // Memory that kernels and the program address alike, and that lives on a device: what makes it, for managed memory and
-// for mapped host memory.
+// for mapped host memory, and whose work may use it (cuStreamAttachMemAsync).
 #pragma once
 
 #include "gpu_client/cuda/shared_pages.hpp"

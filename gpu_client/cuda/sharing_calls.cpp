@@ -48,11 +48,13 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* out, CUevent event) {
     return guarded("cuIpcGetEventHandle", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         std::memset(out, 0, sizeof *out);  // Warp looks at that on failure, too
+        if (!event) return CUDA_ERROR_INVALID_VALUE;
         HandleForOthers handle;
         handle.kind = Kind::event;
-        auto result = lend_event(event, handle.name);
-        if (result == CUDA_SUCCESS) std::memcpy(out, &handle, sizeof handle);
-        return result;
+        if (auto result = lend_event(event, handle.name); result != CUDA_SUCCESS) return result;
+        note_lent(handle.name);
+        std::memcpy(out, &handle, sizeof handle);
+        return CUDA_SUCCESS;
     });
 }
 
@@ -60,6 +62,7 @@ CUresult CUDAAPI cuIpcOpenEventHandle(CUevent* out, CUipcEventHandle opaque) {
     return guarded("cuIpcOpenEventHandle", [&]() -> CUresult {
         auto handle = handle_in(opaque);
         if (!out || !handle.is(Kind::event)) return CUDA_ERROR_INVALID_VALUE;
+        if (is_lent_here(handle.name)) return CUDA_ERROR_INVALID_CONTEXT;
         return borrow_event(handle.name, *out);
     });
 }

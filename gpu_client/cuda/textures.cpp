@@ -59,7 +59,9 @@ CUresult read_resource(const CUDA_RESOURCE_DESC& given, wire::TextureResource<>&
             resource.format = linear.format;
             resource.channels = linear.numChannels;
             resource.width = linear.sizeInBytes;
-            return is_allocated(linear.devPtr, linear.sizeInBytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+            // Of no bytes there may be one; not so nowhere.
+            return is_allocated(linear.devPtr, std::max(linear.sizeInBytes, size_t{1})) ? CUDA_SUCCESS
+                                                                                        : CUDA_ERROR_INVALID_VALUE;
         }
         case CU_RESOURCE_TYPE_PITCH2D: {
             auto& pitched = given.res.pitch2D;
@@ -70,10 +72,12 @@ CUresult read_resource(const CUDA_RESOURCE_DESC& given, wire::TextureResource<>&
             resource.height = pitched.height;
             resource.pitch = pitched.pitchInBytes;
             uint64_t texel = wire::texel_bytes_of(pitched.format, pitched.numChannels), bytes = 0;
-            bool sound = texel != 0 && pitched.width <= UINT32_MAX && pitched.height != 0 &&
-                         !__builtin_mul_overflow(pitched.height - 1, pitched.pitchInBytes, &bytes) &&
+            const size_t last_row = pitched.height == 0 ? 0 : pitched.height - 1;
+            bool sound = texel != 0 && pitched.width <= UINT32_MAX &&
+                         !__builtin_mul_overflow(last_row, pitched.pitchInBytes, &bytes) &&
                          !__builtin_add_overflow(bytes, pitched.width * texel, &bytes);
-            return sound && is_allocated(pitched.devPtr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+            return sound && is_allocated(pitched.devPtr, std::max(bytes, uint64_t{1})) ? CUDA_SUCCESS
+                                                                                       : CUDA_ERROR_INVALID_VALUE;
         }
     }
     return CUDA_ERROR_INVALID_VALUE;
@@ -137,7 +141,7 @@ CUresult destroy(unsigned long long value) {
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     {
         LockGuard lock(book<Object>().mutex);
-        if (book<Object>().objects.erase({context->handle, value}) == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (book<Object>().objects.erase({context->handle, value}) == 0) return CUDA_SUCCESS;  // as NVIDIA's driver
     }
     return RemoteCall(Record{value}).send();
 }

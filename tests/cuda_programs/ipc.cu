@@ -106,7 +106,10 @@ void first(Line line) {
     CUDA_OK(cudaEventDestroy(own_event));
     line.put(memory), line.put(small_memory), line.put(filled_handle), line.put(answered_handle);
     void* own = nullptr;
-    EXPECT(cudaIpcOpenMemHandle(&own, memory, cudaIpcMemLazyEnablePeerAccess) != cudaSuccess);  // our own
+    cudaEvent_t own_again{};
+    EXPECT(cudaIpcOpenMemHandle(&own, memory, cudaIpcMemLazyEnablePeerAccess) == cudaErrorDeviceUninitialized);
+    EXPECT(cudaIpcOpenEventHandle(&own_again, filled_handle) == cudaErrorDeviceUninitialized);
+    EXPECT(cuIpcGetEventHandle(&none, nullptr) == CUDA_ERROR_INVALID_VALUE);
     (void)cudaGetLastError();
     CUDA_OK(cudaMemset(small, 7, small_bytes));
     for (int round = 0; round < rounds; ++round) {
@@ -195,6 +198,12 @@ void second(Line line) {
     CUDA_OK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&again), memory, cudaIpcMemLazyEnablePeerAccess));
     EXPECT(again == values);
     CUDA_OK(cudaIpcCloseMemHandle(again));
+    CUcontext another{};
+    EXPECT(cuCtxCreate(&another, nullptr, 0, 0) == CUDA_SUCCESS);
+    EXPECT(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&again), memory, cudaIpcMemLazyEnablePeerAccess) ==
+           cudaErrorInvalidResourceHandle);  // one context of a device at a time
+    (void)cudaGetLastError();
+    EXPECT(cuCtxDestroy(another) == CUDA_SUCCESS);
     CUDA_OK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&small), small_memory, cudaIpcMemLazyEnablePeerAccess));
     cudaEvent_t filled{}, answered{};
     CUDA_OK(cudaIpcOpenEventHandle(&filled, filled_handle));

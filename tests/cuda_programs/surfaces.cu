@@ -129,6 +129,17 @@ void layers() {
     EXPECT_EQUAL(got, expected);
 }
 
+// What has no layers is the only one of an instruction that names one.
+void only_layer() {
+    Surface surface(cudaCreateChannelDesc<unsigned char>(), make_cudaExtent(10, 5, 0));
+    write_layers<<<5, 10>>>(surface.object);
+    CUDA_LAUNCHED();
+    std::vector<unsigned char> got(10 * 5), expected(got.size());
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<unsigned char>(i);
+    CUDA_OK(cudaMemcpy2DFromArray(got.data(), 10, surface.array, 0, 0, 10, 5, cudaMemcpyDeviceToHost));
+    EXPECT_EQUAL(got, expected);
+}
+
 void edges() {
     Surface surface(cudaCreateChannelDesc<int>(), make_cudaExtent(16, 0, 0));
     std::vector<int> values(16);
@@ -150,6 +161,7 @@ int main() {
     two_dimensions();
     three_dimensions();
     layers();
+    only_layer();
     edges();
     return check::finish();
 }

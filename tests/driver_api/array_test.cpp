@@ -218,6 +218,9 @@ TEST_CASE("a mipmap's levels shrink to one texel", "[array]") {
     CU_OK(cu.cuSurfObjectCreate(&surface, &resource));  // though the mipmap was not made for it
     CU_OK(cu.cuSurfObjectDestroy(surface));
     CU_CHECK(cu.cuMipmappedArrayGetLevel(&level, mipmap, 5), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuArrayDestroy(again));  // of no effect
+    CU_OK(cu.cuMemcpyAtoH(back.data(), again, 0, 20));
+    CHECK(back == values);
     CU_OK(cu.cuMipmappedArrayDestroy(mipmap));
     CU_CHECK(cu.cuArrayGetDescriptor(&shown, again), CUDA_ERROR_INVALID_HANDLE);
     CU_CHECK(cu.cuMipmappedArrayDestroy(mipmap), CUDA_ERROR_INVALID_HANDLE);

@@ -83,4 +83,12 @@ TEST_CASE("attributes that only describe cannot be set", "[function]") {
     Module module;
     CU_CHECK(cu.cuFuncSetAttribute(module.function("store"), CU_FUNC_ATTRIBUTE_NUM_REGS, 10), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuFuncSetCacheConfig(module.function("store"), CU_FUNC_CACHE_PREFER_L1), CUDA_SUCCESS);
+    for (int none : {-1, 4}) {
+        auto cache = static_cast<CUfunc_cache>(none);
+        auto width = static_cast<CUsharedconfig>(none);
+        CU_CHECK(cu.cuFuncSetCacheConfig(module.function("store"), cache), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuFuncSetSharedMemConfig(module.function("store"), width), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuCtxSetCacheConfig(cache), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuCtxSetSharedMemConfig(width), CUDA_ERROR_INVALID_VALUE);
+    }
 }

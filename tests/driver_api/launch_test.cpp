@@ -242,6 +242,9 @@ TEST_CASE("a launch described by a struct takes its attributes", "[launch]") {
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(met.read<int>(4) == std::vector<int>{1, 2, 3, 4});
 
+    attributes[0].id = static_cast<CUlaunchAttributeID>(-1);
+    CU_CHECK(cu.cuLaunchKernelEx(&config, module.function("meet"), meeting, nullptr), CUDA_ERROR_INVALID_VALUE);
+    config.numAttrs = 0;
     config.blockDimX = 1025;
     CU_CHECK(cu.cuLaunchKernelEx(&config, module.function("store"), arguments, nullptr), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuLaunchKernelEx(nullptr, module.function("store"), arguments, nullptr), CUDA_ERROR_INVALID_VALUE);
@@ -262,6 +265,12 @@ TEST_CASE("the blocks of a cooperative launch run together", "[launch]") {
     unsigned too_many = unsigned(per_processor * processors) + 1;
     CU_CHECK(cu.cuLaunchCooperativeKernel(meet, too_many, 1, 1, 32, 1, 1, 0, nullptr, arguments),
              CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    // Of a block with too much shared memory none fits.
+    unsigned too_much = unsigned(gpu.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)) + 1;
+    CU_CHECK(cu.cuLaunchCooperativeKernel(meet, 1, 1, 1, 32, 1, 1, too_much, nullptr, arguments),
+             CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    CU_CHECK(cu.cuLaunchKernel(meet, 1, 1, 1, 32, 1, 1, too_much, nullptr, arguments, nullptr),
+             CUDA_ERROR_INVALID_VALUE);
 }
 
 // What comes out of standard output while `run` runs.

@@ -64,10 +64,16 @@ FRESH_PROCESS_TEST_CASE("a reset destroys the primary context and a retain bring
         Gpu gpu;
         CUdeviceptr lost = 0;
         CU_OK(cu.cuMemAlloc(&lost, 1 << 20));
+        CU_OK(cu.cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_BLOCKING_SYNC));
+        CU_OK(cu.cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
         CU_OK(cu.cuDevicePrimaryCtxReset(0));
         CHECK(state_of(0).active == 0);
+        CHECK(state_of(0).flags == 0);
     }
     Gpu gpu;
+    CUfunc_cache cache = CU_FUNC_CACHE_PREFER_EQUAL;
+    CU_OK(cu.cuCtxGetCacheConfig(&cache));
+    CHECK(cache == CU_FUNC_CACHE_PREFER_NONE);
     CHECK(state_of(0).active == 1);
     Memory memory(std::vector<int>{8});
     CHECK(memory.first<int>() == 8);

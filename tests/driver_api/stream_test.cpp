@@ -49,6 +49,23 @@ TEST_CASE("priorities are kept within the context's range", "[stream]") {
     }
 }
 
+TEST_CASE("a stream keeps how it is waited for, and no policy that is none", "[stream]") {
+    Gpu gpu;
+    Stream stream;
+    CUstreamAttrValue value{};
+    for (auto policy : {CU_SYNC_POLICY_AUTO, CU_SYNC_POLICY_SPIN, CU_SYNC_POLICY_YIELD, CU_SYNC_POLICY_BLOCKING_SYNC}) {
+        value.syncPolicy = policy;
+        CU_OK(cu.cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+        for (int none : {-1, 0, 5}) {
+            value.syncPolicy = static_cast<CUsynchronizationPolicy>(none);
+            CU_CHECK(cu.cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value),
+                     CUDA_ERROR_INVALID_VALUE);
+        }
+        CU_OK(cu.cuStreamGetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+        CHECK(value.syncPolicy == policy);
+    }
+}
+
 TEST_CASE("streams with unknown flags are refused", "[stream]") {
     Gpu gpu;
     CUstream stream = nullptr;

@@ -30,7 +30,12 @@ TEST_CASE("kernels write through a surface and read through a texture", "[textur
     }
     CU_OK(cu.cuTexObjectDestroy(texture));
     CU_OK(cu.cuSurfObjectDestroy(surface));
-    CU_CHECK(cu.cuTexObjectDestroy(texture), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuTexObjectGetResourceDesc(&resource, texture), CUDA_ERROR_INVALID_VALUE);
+    // What is gone, or never was, may be destroyed.
+    CU_OK(cu.cuTexObjectDestroy(texture));
+    CU_OK(cu.cuSurfObjectDestroy(surface));
+    CU_OK(cu.cuTexObjectDestroy(0));
+    CU_OK(cu.cuSurfObjectDestroy(0));
 }
 
 TEST_CASE("a texture shows what it was made from", "[texture]") {
@@ -90,6 +95,32 @@ TEST_CASE("pitched memory is read as a texture", "[texture]") {
     auto got = result.read<float>(12);
     for (size_t i = 0; i < 12; ++i) CHECK(got[i] == values[i / 6 * 8 + i % 6]);
     CU_OK(cu.cuTexObjectDestroy(texture));
+}
+
+TEST_CASE("a texture of memory may have no texels, and is zero then", "[texture]") {
+    Gpu gpu;
+    Module module;
+    Memory memory(std::vector<float>(64, 5.0f)), result(std::vector<float>(4, 9.0f));
+    auto how = sampled(CU_TR_ADDRESS_MODE_WRAP, CU_TR_FILTER_MODE_POINT, CU_TRSF_NORMALIZED_COORDINATES);
+    CUtexObject texture = 0;
+    CUDA_RESOURCE_DESC linear{};
+    linear.resType = CU_RESOURCE_TYPE_LINEAR;
+    linear.res.linear = {memory.address, CU_AD_FORMAT_FLOAT, 1, 0};
+    CU_OK(cu.cuTexObjectCreate(&texture, &linear, &how, nullptr));
+    CU_OK(cu.cuTexObjectDestroy(texture));
+    linear.res.linear.devPtr = 0;
+    CU_CHECK(cu.cuTexObjectCreate(&texture, &linear, &how, nullptr), CUDA_ERROR_INVALID_VALUE);
+    for (auto [width, height] : {std::pair<size_t, size_t>{0, 8}, {8, 0}}) {
+        CUDA_RESOURCE_DESC pitched{};
+        pitched.resType = CU_RESOURCE_TYPE_PITCH2D;
+        pitched.res.pitch2D = {memory.address, CU_AD_FORMAT_FLOAT, 1, width, height, 32};
+        CU_OK(cu.cuTexObjectCreate(&texture, &pitched, &how, nullptr));
+        CU_OK(launch_shaped(module.function("read_texture"), 2, 2, 0, nullptr, texture, result.address, 2));
+        CHECK(result.read<float>(4) == std::vector<float>(4, 0.0f));
+        CU_OK(cu.cuTexObjectDestroy(texture));
+        pitched.res.pitch2D.devPtr = 0;
+        CU_CHECK(cu.cuTexObjectCreate(&texture, &pitched, &how, nullptr), CUDA_ERROR_INVALID_VALUE);
+    }
 }
 
 FRESH_PROCESS_TEST_CASE("a kernel that reads a texture that is none faults", "[texture][fault]") {

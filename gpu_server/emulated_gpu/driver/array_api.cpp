@@ -57,7 +57,7 @@ CUresult destroy(Handle handle) {
         if (CUresult error = status_of(object->context)) return error;
         if (CUresult error = refuse_unsafe()) return error;
         if constexpr (std::is_same_v<T, Array>)
-            if (object->is_part) return CUDA_ERROR_INVALID_HANDLE;
+            if (object->is_part) return CUDA_SUCCESS;
         object->context.synchronize();
         if (!driver().registry.remove(object->handle())) return CUDA_ERROR_INVALID_HANDLE;
         object->context.disown(object->handle());

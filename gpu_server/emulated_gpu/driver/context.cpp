@@ -208,6 +208,7 @@ void Context::disown(uint64_t handle) {
 
 void Context::activate(unsigned new_flags) {
     flags = new_flags;
+    cache_config = CU_FUNC_CACHE_PREFER_NONE;
     error_ = CUDA_SUCCESS;
     std::atomic_ref(cancelled_).store(false);
     reset_limits();
@@ -264,7 +265,10 @@ bool Context::is_sound(const CUaccessPolicyWindow& window) const {
 CUresult Context::set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value) {
     CUstreamAttrValue ignored;
     if (CUresult error = attribute(stream, id, ignored)) return error;
-    if (id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !is_sound(value.accessPolicyWindow))
+    const bool window = id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+    const bool policy = id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+    if (window && !is_sound(value.accessPolicyWindow)) return CUDA_ERROR_INVALID_VALUE;
+    if (policy && (value.syncPolicy < CU_SYNC_POLICY_AUTO || value.syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC))
         return CUDA_ERROR_INVALID_VALUE;
     LockGuard lock(mutex_);
     stream.attributes[id] = value;

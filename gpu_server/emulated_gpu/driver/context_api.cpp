@@ -5,6 +5,8 @@
 #include "gpu_server/emulated_gpu/driver/event.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
+#include "gpu_client/protocol/preferences.hpp"
+
 using namespace tnr::emulated;
 
 tnr::Turn& tnr::emulated::primary_turn() {
@@ -242,7 +244,7 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
     return in_context([&](Context& context) -> CUresult {
-        if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = tnr::check_preference(config)) return error;
         context.cache_config = config;
         return CUDA_SUCCESS;
     });
@@ -257,8 +259,8 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 }
 
 // The bank width cannot be changed on any GPU of today; the functions remain.
-CUresult cuCtxSetSharedMemConfig(CUsharedconfig) {
-    return in_context([](Context&) { return CUDA_SUCCESS; });
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+    return in_context([&](Context&) { return tnr::check_preference(config); });
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {

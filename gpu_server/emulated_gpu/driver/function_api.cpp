@@ -1,6 +1,8 @@
 // cuFunc*: what is known of a kernel and what can be set for it.
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 
+#include "gpu_client/protocol/preferences.hpp"
+
 namespace tnr::emulated {
 
 int max_dynamic_shared(const ptx::Kernel& kernel, const FunctionSettings& settings) {
@@ -128,12 +130,11 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 
 // Preferences between shared memory and cache, and of bank width: accepted without effect.
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
-    const bool known = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
-    return on_function(handle, [&](Function&) { return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
+    return on_function(handle, [&](Function&) { return tnr::check_preference(config); });
 }
 
-CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
-    return on_function(handle, [](Function&) { return CUDA_SUCCESS; });
+CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
+    return on_function(handle, [&](Function&) { return tnr::check_preference(config); });
 }
 
 // Not for kernels.

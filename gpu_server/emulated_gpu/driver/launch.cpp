@@ -29,7 +29,7 @@ CUresult check_shape(const LaunchRequest& request, const Function& function) {
         (kernel.max_threads_per_block && threads > kernel.max_threads_per_block))
         return CUDA_ERROR_INVALID_VALUE;
     if (request.dynamic_shared_bytes > static_cast<unsigned>(max_dynamic_shared(kernel, *function.settings)))
-        return CUDA_ERROR_INVALID_VALUE;
+        return request.cooperative ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
@@ -159,7 +159,7 @@ CUresult make_updatable(CUlaunchAttributeValue& value, bool captured, std::share
 CUresult read_attributes(const CUlaunchConfig& config, bool captured, LaunchRequest& request) {
     request.attributes.assign(config.attrs, config.attrs + config.numAttrs);
     for (CUlaunchAttribute& attribute : request.attributes) {
-        if (attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (attribute.id < 0 || attribute.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
             if (CUresult error = make_updatable(attribute.value, captured, request.updatable)) return error;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;

@@ -2,6 +2,8 @@
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
+#include "gpu_client/protocol/preferences.hpp"
+
 using namespace tnr::emulated;
 
 namespace {
@@ -201,7 +203,8 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 }
 
 // A preference between shared memory and cache, of which the emulation has neither: accepted.
-CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache, CUdevice device) {
-    return on_kernel(handle,
-                     [&](Kernel&, Library&) { return device_of(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; });
+CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice device) {
+    return on_kernel(handle, [&](Kernel&, Library&) {
+        return device_of(device) ? tnr::check_preference(config) : CUDA_ERROR_INVALID_DEVICE;
+    });
 }

@@ -78,6 +78,9 @@ CUresult attach(CUdeviceptr address, size_t size, unsigned flags, CUstream handl
         auto found = driver().addresses.find(address);
         bool whole = found && found->type == MemoryType::managed && found->begin == address &&
                      (size == 0 || size == found->size);
+        // A module's variables are one allocation; how large each of them is, is not looked up.
+        if (found && found->type == MemoryType::managed && found->in_module)
+            whole = size <= found->begin + found->size - address;
         bool single = flags == CU_MEM_ATTACH_SINGLE && handle && handle != CU_STREAM_LEGACY;
         bool sound = whole && (single || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
         return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

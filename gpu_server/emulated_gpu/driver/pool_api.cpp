@@ -211,7 +211,8 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
         const auto place = properties->location.type;
         const bool shared = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
         const bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
-        if (place > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
+        if (place < CU_MEM_LOCATION_TYPE_INVALID || place > CU_MEM_LOCATION_TYPE_HOST_NUMA)
+            return CUDA_ERROR_INVALID_VALUE;
         if (!managed && properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (place == CU_MEM_LOCATION_TYPE_HOST && shared) return CUDA_ERROR_INVALID_VALUE;
         constexpr unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |

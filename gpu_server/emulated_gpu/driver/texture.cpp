@@ -20,10 +20,9 @@ CUresult linear_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx:
     image.channels = linear.numChannels;
     image.in_memory = true;
     size_t texels = linear.sizeInBytes / image.texel_bytes();
-    if (texels == 0 || texels > image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
-        return CUDA_ERROR_INVALID_VALUE;
+    if (texels > image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)) return CUDA_ERROR_INVALID_VALUE;
     bool sound = is_aligned(linear.devPtr, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) &&
-                 usable(context, linear.devPtr, linear.sizeInBytes);
+                 usable(context, linear.devPtr, std::max(linear.sizeInBytes, size_t{1}));
     image.levels = {{linear.devPtr, static_cast<uint32_t>(texels), 1, 1, linear.sizeInBytes, linear.sizeInBytes}};
     return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -34,18 +33,18 @@ CUresult pitched_image(Context& context, const CUDA_RESOURCE_DESC& resource, ptx
     image.channels = pitched.numChannels;
     image.in_memory = true;
     image.dimensions = 2;
-    bool sound = pitched.width > 0 && pitched.height > 0 &&
-                 pitched.width <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
+    bool sound = pitched.width <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
                  pitched.height <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
                  pitched.pitchInBytes <= image_limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
                  is_aligned(pitched.devPtr, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) &&
                  is_aligned(pitched.pitchInBytes, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) &&
                  pitched.pitchInBytes >= pitched.width * image.texel_bytes();
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
-    uint64_t bytes = pitched.pitchInBytes * (pitched.height - 1) + pitched.width * image.texel_bytes();
+    uint64_t last_row = pitched.height == 0 ? 0 : pitched.height - 1;
+    uint64_t bytes = pitched.pitchInBytes * last_row + pitched.width * image.texel_bytes();
     image.levels = {{pitched.devPtr, static_cast<uint32_t>(pitched.width), static_cast<uint32_t>(pitched.height), 1,
                      pitched.pitchInBytes, pitched.pitchInBytes * pitched.height}};
-    return usable(context, pitched.devPtr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return usable(context, pitched.devPtr, std::max(bytes, uint64_t{1})) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // What is in planes is sampled plane by plane; what a GPU makes of packed formats nobody has written down.
@@ -176,10 +175,6 @@ CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
 constexpr unsigned texture_flags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                                    CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
 
-bool is_filter(CUfilter_mode mode) {
-    return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
-}
-
 CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& given, ptx::Texture& texture) {
     if ((given.flags & ~texture_flags) || !is_filter(given.filterMode) || !is_filter(given.mipmapFilterMode))
         return CUDA_ERROR_INVALID_VALUE;
@@ -189,7 +184,7 @@ CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& g
     if (texture.seamless && !texture.image.cube) return CUDA_ERROR_INVALID_VALUE;
     for (int axis = 0; axis < 3; ++axis) {
         auto mode = given.addressMode[axis];
-        if (mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+        if (mode < CU_TR_ADDRESS_MODE_WRAP || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
         texture.addressing[axis] = static_cast<ptx::Addressing>(mode);  // the same values
     }
     texture.linear = given.filterMode == CU_TR_FILTER_MODE_LINEAR && resource.resType != CU_RESOURCE_TYPE_LINEAR;

@@ -5,6 +5,10 @@
 
 namespace tnr::emulated {
 
+inline bool is_filter(CUfilter_mode mode) {
+    return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
+}
+
 // Kernels name these by value, so one that the program has destroyed stays until all work that may name it is done.
 class KernelObject : public Object {
 public:

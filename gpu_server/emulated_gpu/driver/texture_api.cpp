@@ -16,10 +16,13 @@ CUresult with(unsigned long long handle, const void* out, Use&& use) {
     });
 }
 
+// NVIDIA's driver does not mind what is not there: null, or something that is destroyed already.
 template <class T>
 CUresult destroy(unsigned long long handle) {
-    return with<T>(handle, &handle, [&](T& object) -> CUresult {
-        return destroy_later(object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return in_context([&](Context& context) {
+        auto object = find<T>(handle);
+        if (object && &object->context == &context) destroy_later(*object);
+        return CUDA_SUCCESS;
     });
 }
 

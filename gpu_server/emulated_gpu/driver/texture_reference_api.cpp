@@ -175,7 +175,8 @@ CUresult cuTexRefGetFormat(CUarray_format* format, int* channels, CUtexref handl
 }
 
 CUresult cuTexRefSetAddressMode(CUtexref handle, int axis, CUaddress_mode mode) {
-    if (axis < 0 || axis > 2 || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+    const bool known = mode >= CU_TR_ADDRESS_MODE_WRAP && mode <= CU_TR_ADDRESS_MODE_BORDER;
+    if (axis < 0 || axis > 2 || !known) return CUDA_ERROR_INVALID_VALUE;
     return change(handle, [&](TextureBinding& binding) {
         binding.description.addressMode[axis] = mode;
         return CUDA_SUCCESS;
@@ -190,15 +191,13 @@ CUresult cuTexRefGetAddressMode(CUaddress_mode* out, CUtexref handle, int axis) 
 }
 
 CUresult cuTexRefSetFilterMode(CUtexref handle, CUfilter_mode mode) {
-    return mode <= CU_TR_FILTER_MODE_LINEAR ? set(handle, &CUDA_TEXTURE_DESC::filterMode, mode)
-                                            : CUDA_ERROR_INVALID_VALUE;
+    return is_filter(mode) ? set(handle, &CUDA_TEXTURE_DESC::filterMode, mode) : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuTexRefGetFilterMode(CUfilter_mode* out, CUtexref handle) {
     return get(out, handle, &CUDA_TEXTURE_DESC::filterMode);
 }
 CUresult cuTexRefSetMipmapFilterMode(CUtexref handle, CUfilter_mode mode) {
-    return mode <= CU_TR_FILTER_MODE_LINEAR ? set(handle, &CUDA_TEXTURE_DESC::mipmapFilterMode, mode)
-                                            : CUDA_ERROR_INVALID_VALUE;
+    return is_filter(mode) ? set(handle, &CUDA_TEXTURE_DESC::mipmapFilterMode, mode) : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* out, CUtexref handle) {
     return get(out, handle, &CUDA_TEXTURE_DESC::mipmapFilterMode);

@@ -27,7 +27,10 @@ enum Slot : uint32_t { slot_layer = 0, slot_axes = 1, slot_values = 4 };
 
 // The bytes that one lane means. Null and no fault: outside, with .zero, or nowhere in a sparse surface.
 std::byte* place(Warp& w, const Shape& shape, const RegRef* slots, const Image& image, uint32_t lane, uint32_t bytes) {
-    if (!fits(shape.geometry, image)) {
+    // A surface without layers is its only one.
+    const bool only_layer =
+        is_layered(shape.geometry) && !image.layered && !image.cube && image.dimensions == axes_of(shape.geometry);
+    if (!only_layer && !fits(shape.geometry, image)) {
         fault(w, Outcome::illegal_instruction, lane, "the surface is not of the instruction's shape");
         return nullptr;
     }

@@ -22,6 +22,7 @@ int64_t whole(double value) {
 
 // The index that the address mode makes of another; -1: the border's color.
 int64_t settle(int64_t index, int64_t size, Addressing mode) {
+    if (size == 0) return -1;
     if (index >= 0 && index < size) return index;
     switch (mode) {
         case Addressing::wrap:
