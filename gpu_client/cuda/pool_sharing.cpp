@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/handles_for_others.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
