@@ -1,4 +1,6 @@
 // The plain copies. Their names say the direction, except cuMemcpy's: there the addresses tell.
+#include <algorithm>
+
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -22,36 +24,30 @@ static CUdeviceptr unified(CUdeviceptr address) {
     bool here = find_shared(address, shared) && address - shared.host < shared.bytes;
     return here ? shared.device + (address - shared.host) : address;
 }
-static const void* unified(const void* address) {
-    return handle_of<const void*>(unified(value_of(address)));
-}
-static void* unified(void* address) {
-    return handle_of<void*>(unified(value_of(address)));
-}
 
 // Addresses are unified: what a program names as the host's may be the device's all the same.
-static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
-    if (is_device_address(value_of(from))) return on_device(to, value_of(from), bytes, stream, wait);
+static CUresult to_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    if (is_device_address(from)) return on_device(to, from, bytes, stream, wait);
     if (leaves_pinned(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    if (is_pinned(to)) return copy_on_host(host(handle_of<void*>(to), bytes), host(from, bytes), stream, wait);
-    return copy_to_device({to, bytes}, host(from, bytes), stream, wait);
+    const auto here = host(handle_of<const void*>(from), bytes);
+    if (is_pinned(to)) return copy_on_host(host(handle_of<void*>(to), bytes), here, stream, wait);
+    return copy_to_device({to, bytes}, here, stream, wait);
 }
 
-static CUresult from_device(void* to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
-    if (is_device_address(value_of(to))) return on_device(value_of(to), from, bytes, stream, wait);
+static CUresult from_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    if (is_device_address(to)) return on_device(to, from, bytes, stream, wait);
     if (leaves_pinned(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    if (is_pinned(from)) return copy_on_host(host(to, bytes), host(handle_of<void*>(from), bytes), stream, wait);
-    return copy_from_device(host(to, bytes), {from, bytes}, stream, wait);
+    const auto here = host(handle_of<void*>(to), bytes);
+    if (is_pinned(from)) return copy_on_host(here, host(handle_of<void*>(from), bytes), stream, wait);
+    return copy_from_device(here, {from, bytes}, stream, wait);
 }
 
 static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
     bool there = is_device_address(to), here = !is_device_address(from);
-    auto* local_to = handle_of<void*>(to);
-    auto* local_from = handle_of<const void*>(from);
-    if (there && here) return to_device(to, local_from, bytes, stream, wait);
+    if (there && here) return to_device(to, from, bytes, stream, wait);
     if (there) return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
-    if (!here) return from_device(local_to, from, bytes, stream, wait);
-    return copy_on_host(host(local_to, bytes), host(local_from, bytes), stream, wait);
+    if (!here) return from_device(to, from, bytes, stream, wait);
+    return copy_on_host(host(handle_of<void*>(to), bytes), host(handle_of<const void*>(from), bytes), stream, wait);
 }
 
 // Pinned memory has a device address, too; pageable memory has none.
@@ -65,6 +61,30 @@ static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
         return sound ? between(to, from, bytes, stream, wait) : CUDA_ERROR_INVALID_VALUE;
     }
     return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
+}
+
+// How much of the memory lies in one piece that the program has registered; all, if it has not.
+static size_t in_one_range(CUdeviceptr address, size_t bytes) {
+    PinnedRange range;
+    const bool registered = find_pinned(handle_of<const void*>(address), 1, range) && range.registered;
+    return registered ? std::min<size_t>(bytes, range.address + range.bytes - address) : bytes;
+}
+
+// Pieces that the program has registered side by side are one to it, but the GPU may have each of them elsewhere.
+static CUresult copy(decltype(between)* part, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream,
+                     bool wait) {
+    if (!anything_shared()) return part(to, from, bytes, stream, wait);
+    auto next = [&] { return std::min(in_one_range(to, bytes), in_one_range(from, bytes)); };
+    auto leaves = [&](CUdeviceptr side) { return is_pinned_in_part(handle_of<const void*>(side), bytes); };
+    size_t count = next();
+    if (count < bytes && (leaves(to) || leaves(from))) return CUDA_ERROR_INVALID_VALUE;
+    auto result = part(unified(to), unified(from), count, stream, wait);
+    while (result == CUDA_SUCCESS && count < bytes) {
+        to += count, from += count, bytes -= count;
+        count = next();
+        result = part(unified(to), unified(from), count, stream, wait);
+    }
+    return result;
 }
 
 namespace tnr::cuda {
@@ -81,12 +101,12 @@ CUresult check_cuMemcpyPeerAsync(CUdeviceptr, CUcontext to, CUdeviceptr, CUconte
 // With pinned memory, whose address is all devices', the contexts say nothing more than the addresses.
 CUresult pinned_cuMemcpyPeer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes) {
     if (!find_context(there) || !find_context(here)) return CUDA_ERROR_INVALID_CONTEXT;
-    return ::on_device(unified(to), unified(from), bytes, nullptr, true);
+    return copy(::on_device, to, from, bytes, nullptr, true);
 }
 CUresult pinned_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes,
                                   CUstream stream) {
     if (!find_context(there) || !find_context(here)) return CUDA_ERROR_INVALID_CONTEXT;
-    return ::on_device(unified(to), unified(from), bytes, stream, false);
+    return copy(::on_device, to, from, bytes, stream, false);
 }
 
 }  // namespace tnr::cuda
@@ -94,28 +114,28 @@ CUresult pinned_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr f
 extern "C" {
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-    return guarded("cuMemcpyHtoD", [&] { return to_device(unified(to), unified(from), bytes, nullptr, true); });
+    return guarded("cuMemcpyHtoD", [&] { return copy(to_device, to, value_of(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyHtoDAsync", [&] { return to_device(unified(to), unified(from), bytes, stream, false); });
+    return guarded("cuMemcpyHtoDAsync", [&] { return copy(to_device, to, value_of(from), bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpyDtoH", [&] { return from_device(unified(to), unified(from), bytes, nullptr, true); });
+    return guarded("cuMemcpyDtoH", [&] { return copy(from_device, value_of(to), from, bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyDtoHAsync", [&] { return from_device(unified(to), unified(from), bytes, stream, false); });
+    return guarded("cuMemcpyDtoHAsync", [&] { return copy(from_device, value_of(to), from, bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpyDtoD", [&] { return on_device(unified(to), unified(from), bytes, nullptr, true); });
+    return guarded("cuMemcpyDtoD", [&] { return copy(on_device, to, from, bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyDtoDAsync", [&] { return on_device(unified(to), unified(from), bytes, stream, false); });
+    return guarded("cuMemcpyDtoDAsync", [&] { return copy(on_device, to, from, bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpy", [&] { return between(unified(to), unified(from), bytes, nullptr, true); });
+    return guarded("cuMemcpy", [&] { return copy(between, to, from, bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyAsync", [&] { return between(unified(to), unified(from), bytes, stream, false); });
+    return guarded("cuMemcpyAsync", [&] { return copy(between, to, from, bytes, stream, false); });
 }
 
 }  // extern "C"

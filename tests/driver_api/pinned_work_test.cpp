@@ -140,6 +140,41 @@ TEST_CASE("copies of memory that is pinned in part are refused", "[pinned]") {
     CU_OK(cu.cuMemcpyHtoD(memory.address, whole.data(), whole.size()));
 }
 
+TEST_CASE("pieces registered side by side are one to copies, also where kernels have them", "[pinned]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    constexpr size_t piece = 3000;  // ints; not whole pages
+    std::vector<int> host(4 * piece), back(2 * piece);
+    CUdeviceptr there[4] = {};
+    for (size_t i = 0; i < 4; ++i) {
+        CU_OK(cu.cuMemHostRegister(&host[i * piece], piece * sizeof(int), CU_MEMHOSTREGISTER_DEVICEMAP));
+        CU_OK(cu.cuMemHostGetDevicePointer(&there[i], &host[i * piece], 0));
+        CU_OK(launch(module.function("store"), stream, there[i] + (piece - 1) * sizeof(int), int(i) + 1));
+    }
+    CU_OK(cu.cuStreamSynchronize(stream));
+    // From the middle of the first to the middle of the third.
+    Memory memory(2 * piece * sizeof(int));
+    int* from = &host[piece / 2];
+    from[3] = 33;
+    const auto expected = std::vector<int>(from, from + 2 * piece);
+    CHECK(expected[piece / 2 - 1] == 1);
+    CHECK(expected[piece + piece / 2 - 1] == 2);
+    CU_OK(cu.cuMemcpyHtoD(memory.address, from, 2 * piece * sizeof(int)));
+    CU_OK(cu.cuMemcpyDtoH(back.data(), memory.address, 2 * piece * sizeof(int)));
+    CHECK(back == expected);
+    std::fill(host.begin(), host.end(), 0);
+    CU_OK(cu.cuMemcpyDtoHAsync(from, memory.address, 2 * piece * sizeof(int), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(std::equal(expected.begin(), expected.end(), from));
+    CHECK(from[-1] == 0);
+    CHECK(from[2 * piece] == 0);
+    CU_OK(cu.cuMemcpy(address_of(&host[2 * piece]), address_of(&host[piece / 2]), 3 * piece / 2 * sizeof(int)));
+    CHECK(std::equal(expected.begin(), expected.begin() + 3 * piece / 2, &host[2 * piece]));
+    CU_CHECK(cu.cuMemcpyHtoD(memory.address, &host[4 * piece - 1], 2 * sizeof(int)), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < 4; ++i) CU_OK(cu.cuMemHostUnregister(&host[i * piece]));
+}
+
 TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stream", "[pinned]") {
     Gpu gpu;
     Stream stream;
