@@ -33,16 +33,19 @@ void take_output(const std::vector<std::string>& words, Session& session) {
     }
 }
 
-// Z85 keys may begin with a dash; the line that `tnr-gpu-server user add` prints must still be pasted as it is.
+// Z85 keys may begin with a dash; the line that `tnr-gpu-server user add` prints must still be pasted as it is. So the
+// address and the keys go behind a `--`, and options before it.
 void protect_keys(std::vector<std::string>& words) {
     constexpr size_t key_length = 40;
+    auto is_dashed = [](const std::string& word) { return word.size() == key_length && word[0] == '-'; };
     for (size_t i = 0; i + 3 < words.size(); ++i) {
-        bool login = words[i] == "login" && words[i + 1] == "pool" && words[i + 2].compare(0, 6, "tcp://") == 0;
-        bool dashed = false;
-        for (size_t k = i + 3; k < words.size() && k < i + 5; ++k)
-            dashed |= words[k].size() == key_length && words[k][0] == '-';
-        if (!login || !dashed) continue;
-        words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 2, "--");
+        if (words[i] != "login" || words[i + 1] != "pool" || !words[i + 2].starts_with("tcp://")) continue;
+        const std::string address = words[i + 2];
+        const auto own = words.begin() + static_cast<std::ptrdiff_t>(i) + 2;
+        if (std::none_of(own, words.end(), is_dashed)) return;
+        const auto keys = std::stable_partition(
+            own, words.end(), [&](const std::string& word) { return word != address && word.size() != key_length; });
+        words.insert(keys, "--");
         return;
     }
 }

@@ -179,7 +179,8 @@ TEST_CASE("a pool's new key is remembered without making it the default", "[cli]
 TEST_CASE("who is known to a pool signs in at another of its nodes with the key that is there", "[cli]") {
     test::FakeSession fake;
     auto mine = fake.session.logins().find("")->keys.own, other = wire::make_key_pair();
-    const std::string node = "tcp://gpu-2.example:14900", server = wire::make_key_pair().public_key;
+    const std::string node = "tcp://gpu-2.example:14900";
+    std::string server = wire::make_key_pair().public_key;
     REQUIRE(fake.session.logins().save({"tcp://elsewhere.example:1", {wire::make_key_pair().public_key, other}}));
     std::vector<std::string> tried;
     std::optional<Error> says;
@@ -205,6 +206,14 @@ TEST_CASE("who is known to a pool signs in at another of its nodes with the key 
     CHECK(login->keys.server_public == server);
     CHECK(login->keys.own.secret_key == mine.secret_key);
     CHECK(fake.session.logins().all()->size() == 3);
+    SECTION("a key that begins with a dash is no option, wherever options are") {
+        std::string dashed;
+        while (!dashed.starts_with('-')) dashed = wire::make_key_pair().public_key;
+        server = dashed;
+        CHECK(fake.tnr({"login", "pool", node, dashed, "--same-key"}) == 0);
+        CHECK(fake.tnr({"login", "pool", node, "--same-key", dashed}) == 0);
+        CHECK(fake.session.logins().find("")->keys.server_public == dashed);
+    }
     SECTION("a node that is not there is told as that, without trying more keys") {
         says = Error{Error::Kind::network, "no answer"};
         tried.clear();
