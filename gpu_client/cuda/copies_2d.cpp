@@ -30,17 +30,27 @@ CUresult copy_slice(const Box& box, uint64_t slice, CUstream stream, bool wait) 
     return copy_on_host(host_rows(box.to, box, slice), host_rows(box.from, box, slice), stream, wait);
 }
 
+template <class Copy>
+bool is_done_at_once(const Copy& in, CUstream stream) {
+    auto address = [](CUmemorytype type, const void* host, CUdeviceptr device) {
+        return type == CU_MEMORYTYPE_HOST ? value_of(host) : type == CU_MEMORYTYPE_UNIFIED ? device : 0;
+    };
+    const auto to = address(in.dstMemoryType, in.dstHost, in.dstDevice);
+    const auto from = address(in.srcMemoryType, in.srcHost, in.srcDevice);
+    return to != 0 && from != 0 && tnr::cuda::is_done_at_once(to, from, stream);
+}
+
 CUresult copy_2d(const CUDA_MEMCPY2D* in, CUstream stream, bool wait) {
     Box box;
     auto result = read_2d(in, box);
-    return result == CUDA_SUCCESS ? copy_box(box, stream, wait) : result;
+    return result == CUDA_SUCCESS ? copy_box(box, stream, wait || is_done_at_once(*in, stream)) : result;
 }
 
 template <class Copy>
 CUresult copy_3d(const Copy* in, CUstream stream, bool wait) {
     Box box;
     auto result = read_3d(in, box);
-    return result == CUDA_SUCCESS ? copy_box(box, stream, wait) : result;
+    return result == CUDA_SUCCESS ? copy_box(box, stream, wait || is_done_at_once(*in, stream)) : result;
 }
 
 // One line between an array and memory, or two arrays. What is no array is an address.

@@ -135,7 +135,8 @@ CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
     return guarded("cuMemcpy", [&] { return copy(between, to, from, bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyAsync", [&] { return copy(between, to, from, bytes, stream, false); });
+    return guarded("cuMemcpyAsync",
+                   [&] { return copy(between, to, from, bytes, stream, is_done_at_once(to, from, stream)); });
 }
 
 }  // extern "C"

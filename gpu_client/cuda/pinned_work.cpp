@@ -94,6 +94,15 @@ CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait) {
     return run_or_wait(stream, wait, start, bytes, {range}, [fill] { fill_rows(fill); });
 }
 
+bool is_done_at_once(uint64_t to, uint64_t from, CUstream stream) {
+    auto of_host = [](uint64_t address) {
+        PinnedRange range;
+        return !is_device_address(address) || find_pinned(handle_of<const void*>(address), 1, range);
+    };
+    StreamRef in;
+    return of_host(to) && of_host(from) && resolve_stream(stream, in) == CUDA_SUCCESS && !is_captured(in);
+}
+
 // Runs after the stream's earlier work. Memory that is not pinned may be gone by then, so the call waits.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
     StreamRef in;

@@ -30,6 +30,9 @@ struct Fill {
 };
 // All of the memory must be pinned. With `wait`, returns once it is filled.
 CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait);
+// CUDA's pages say: from host to host, also what is called asynchronous is done when it returns, unless it is captured. Named
+// as the device's, pinned memory is filled when the stream gets there.
+bool is_done_at_once(uint64_t to, uint64_t from, CUstream stream);
 // Runs after the stream's earlier work.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait);
 

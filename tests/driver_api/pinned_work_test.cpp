@@ -191,6 +191,39 @@ TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stre
     CHECK((other.contents() == Bytes(4096, 1)));
 }
 
+// "For transfers from any host memory to any host memory, the function is fully synchronous with respect to the host."
+TEST_CASE("copies from host to host are done when they return, called asynchronous or not", "[pinned]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Memory value(sizeof(int));
+    Bytes ordinary(4096, 3);
+    for (unsigned flags : {0u, unsigned{CU_MEMHOSTALLOC_DEVICEMAP}}) {
+        unsigned char *one = nullptr, *other = nullptr;
+        CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&one), 4096, flags));
+        CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&other), 4096, flags));
+        std::memset(one, 7, 4096);
+        for (auto* from : {one, ordinary.data()}) {
+            std::memset(other, 0, 4096);
+            CU_OK(launch(module.function("spin"), stream, value.address, 20'000));
+            CU_OK(cu.cuMemcpyAsync(address_of(other), address_of(from), 4096, stream));
+            CHECK(std::memcmp(other, from, 4096) == 0);
+            std::memset(other, 0, 4096);
+            CUDA_MEMCPY2D box{};
+            box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_HOST;
+            box.srcHost = from;
+            box.dstHost = other;
+            box.srcPitch = box.dstPitch = box.WidthInBytes = 64;
+            box.Height = 64;
+            CU_OK(launch(module.function("spin"), stream, value.address, 20'000));
+            CU_OK(cu.cuMemcpy2DAsync(&box, stream));
+            CHECK(std::memcmp(other, from, 4096) == 0);
+        }
+        CU_OK(cu.cuMemFreeHost(one));
+        CU_OK(cu.cuMemFreeHost(other));
+    }
+}
+
 TEST_CASE("what a stream wrote into pinned memory is what its next copy takes from there", "[pinned]") {
     Gpu gpu;
     Stream stream;

@@ -141,7 +141,16 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (CUresult error = check_copy(stream.context, copy, destination, source)) return error;
         if (copy.empty()) return CUDA_SUCCESS;
-        if (lasting(copy) || is_capturing(stream)) return enqueue(stream, copy);
+        if (is_capturing(stream)) return enqueue(stream, copy);
+        // CUDA's pages say: from host to host, also what is called asynchronous is done when it returns.
+        auto of_host = [](const ArrayPlace& place, Side side, uint64_t address) {
+            auto found = driver().addresses.find(address);
+            return !place.array && side != Side::device && (!found || found->is_host());
+        };
+        if (of_host(copy.destination_array, destination, copy.destination) &&
+            of_host(copy.source_array, source, copy.source))
+            return enqueue_and_wait(stream, copy);
+        if (lasting(copy)) return enqueue(stream, copy);
         bool small = copy.height == 1 && copy.depth == 1 && copy.width <= staging_bytes_max;
         if (small && !copy.source_array.array && lasting_destination(copy)) return copy_staged(stream, copy);
         return enqueue_and_wait(stream, copy);
