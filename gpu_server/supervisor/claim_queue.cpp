@@ -134,12 +134,31 @@ void Claims::try_waiting() {
             // Who comes later must leave it as many, so that many GPUs are not waited for in vain by those who want few.
             bool counts = one->wish && !beyond_limit(one->caller, one->limits, one->wish->count) &&
                           !begun_.overspent(one->caller.user(), loop_.now());
-            if (counts && !find(one->caller, one->wish->gpu)) ahead_[one->wish->gpu] += one->wish->count;
+            if (counts && !find(one->caller, one->wish->gpu)) note_ahead(one->caller, *one->wish);
         }
     }
     ahead_.clear();
     trying_ = false;
     remove_over();
+}
+
+static bool share_a_claim(const Caller& one, const Caller& other) {
+    return one.account == other.account && one.machine == other.machine && one.owner() == other.owner();
+}
+
+// A machine's programs share a claim, which the first of them makes.
+void Claims::note_ahead(const Caller& caller, const GpuWish& wish) {
+    auto shares = [&](const Ahead& other) { return other.wish.gpu == wish.gpu && share_a_claim(caller, other.caller); };
+    if (std::none_of(ahead_.begin(), ahead_.end(), shares)) ahead_.push_back({caller, wish});
+}
+
+int Claims::ahead_of(const Caller& caller, const GpuWish& wish) const {
+    int gpus = 0;
+    for (auto& other : ahead_) {
+        if (other.wish.gpu != wish.gpu) continue;
+        gpus += share_a_claim(caller, other.caller) ? std::max(other.wish.count - wish.count, 0) : other.wish.count;
+    }
+    return gpus;
 }
 
 bool Claims::try_one(Waiting& waiting) {

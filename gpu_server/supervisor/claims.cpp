@@ -105,7 +105,7 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
 // Called when not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for
 // somebody else, or belong to a claim that ends.
 bool Claims::make_room(const Caller& caller, const GpuWish& wish) {
-    auto missing = wish.count + ahead_[wish.gpu] -
+    auto missing = wish.count + ahead_of(caller, wish) -
                    static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
                                     gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
     for (auto& claim : claims_)
@@ -363,7 +363,7 @@ bool Claims::fits_here(const GpuWish& wish, int ahead) {
 Question Claims::about_others(const Caller& caller, const GpuWish& wish, bool begins) {
     Question question;
     if (!options_.pool || find(caller, wish.gpu)) return question;
-    const bool fits = fits_here(wish, ahead_[wish.gpu]);
+    const bool fits = fits_here(wish, ahead_of(caller, wish));
     if (begins && fits && goes_elsewhere(wish) && options_.pool->nothing_elsewhere(caller.account)) return question;
     question.accounts.insert(caller.account);
     if (!fits) question.free[wish.gpu] = wish.count;

@@ -281,6 +281,9 @@ private:
     std::optional<Error> too_few(const Caller& caller, const GpuWish& wish);
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
+    void note_ahead(const Caller& caller, const GpuWish& wish);
+    // GPUs that those ahead must find. Who joins the claim of one of them needs no more than that has, but leaves it as many.
+    int ahead_of(const Caller& caller, const GpuWish& wish) const;
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
     // GPUs that the caller may have now, in the order in which a claim takes them.
     std::vector<int> in_order(const std::string& owner, const std::string& gpu) const;
@@ -354,7 +357,11 @@ private:
     };
     std::map<std::string, Distrust> distrusted_;  // owners, and users with all their keys
     Waiters waiting_;
-    std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
+    struct Ahead {
+        Caller caller;
+        GpuWish wish;
+    };
+    std::vector<Ahead> ahead_;  // the claims of those who wait and whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;
     Allowances begun_{sessions_begun_per_second_max, sessions_begun_burst};  // sessions, by user
     EventLoop::TimerId begun_timer_ = 0;

@@ -111,7 +111,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         reply(std::move(error));
         return true;
     };
-    if (auto node = elsewhere(caller, wish, ahead_[wish.gpu])) {
+    if (auto node = elsewhere(caller, wish, ahead_of(caller, wish))) {
         reply(std::move(*node));
         return true;
     }
@@ -147,7 +147,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
                      "; the limit is the pool's operator's"});
         }
         auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
-        if (available < wish.count + ahead_[wish.gpu]) {
+        if (available < wish.count + ahead_of(caller, wish)) {
             if (make_room(caller, wish) || waits_since) return false;
             refuse_all_in_use(caller, wish, "", reply);
             return true;

@@ -115,3 +115,16 @@ TEST_CASE("a GPU that is being wiped does not go to one who has asked for it and
     CHECK(crowd.holders() == std::vector<std::string>{"there"});
     CHECK(crowd.refused["there"] == 0);
 }
+
+TEST_CASE("programs of one machine that ask for a GPU while it is being wiped get it together", "[places]") {
+    Crowd crowd;
+    crowd.holder_crashes();
+    Connection first, second, third, another;
+    for (auto* one : {&first, &second, &third}) crowd.asks_at_once("one", one->server.get());
+    CHECK(crowd.refused["one"] == 0);
+    crowd.asks_at_once("other", another.server.get());  // it is theirs
+    CHECK(crowd.refused["other"] == 1);
+    crowd.gpu_is_wiped();
+    CHECK(crowd.holders() == std::vector<std::string>{"one"});
+    CHECK(crowd.refused["one"] == 0);
+}
