@@ -14,6 +14,7 @@
 
 #include "gpu_client/cuda/background_thread.hpp"
 #include "gpu_client/cuda/page_turns.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
 
@@ -26,6 +27,7 @@ constexpr size_t live_pages_max = 1024;
 constexpr size_t unsent_pieces_max = 4096;
 // A kernel that changes its pages all the time is not waited for.
 constexpr int looks_max = 4;
+constexpr int outdated_rounds_max = 4;
 // Between rounds, so that they take a part of the line only.
 constexpr std::chrono::microseconds round_pause_min{100}, round_pause_max{10'000};
 constexpr size_t looked_bytes_per_us = 100;
@@ -103,6 +105,13 @@ void PageTurns::end_live(const Range& range) {
 
 void PageTurns::end_live_everywhere() {
     for (auto ranges = live_; auto& range : ranges) end_live(range);
+}
+
+// Nothing new has completed where the same is asked again.
+void PageTurns::told_complete() {
+    LockGuard lock(mutex_);
+    const auto heard = completions_heard();
+    if (std::exchange(told_, heard) != heard) end_live_everywhere();
 }
 
 void PageTurns::send_live(const std::vector<LivePiece>& pieces) {
@@ -256,7 +265,7 @@ std::chrono::microseconds PageTurns::live_round() {
     const bool due = edges_due(), done = all_is_done();
     if (pages || due)
         for (auto& edge : edges_) looked.push_back({nullptr, edge, 0, false, Looks(edge->known)});
-    const auto sends = sends_;
+    const auto sends = sends_, heard = completions_heard();
     size_t bytes = 0;
     for (auto& one : looked) bytes += one.edge ? one.edge->bytes : page_bytes();
     const bool sound = looked.empty() || look_until_settled(looked);
@@ -265,7 +274,10 @@ std::chrono::microseconds PageTurns::live_round() {
         end_live_everywhere();
         for (auto& work : long_work()) (void)finish(work, std::chrono::milliseconds{0});  // a lost one is forgotten
     }
-    const bool pages_count = sound && turn == turns_ && sends == sends_ && !in_host_function_;
+    // What has completed meanwhile may have written after the look. Where something always has, the page is shown all the same.
+    const bool outdated = heard != completions_heard() && ++outdated_ < outdated_rounds_max;
+    if (!outdated) outdated_ = 0;
+    const bool pages_count = sound && !outdated && turn == turns_ && sends == sends_ && !in_host_function_;
     const bool edges_count = sound && edges == edge_changes_ && (pages_count || live_.empty());
     std::erase_if(looked, [&](auto& one) { return one.edge ? !edges_count : !pages_count; });
     show_live(looked);

@@ -50,6 +50,7 @@ CUresult advise(uint64_t address, uint64_t bytes, CUmem_advise what, CUmemLocati
                   what == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     if (placed)
         if (auto result = check_place(where); result != CUDA_SUCCESS) return result;
+    if (!fits_advice(what, where)) return CUDA_ERROR_INVALID_VALUE;
     LockGuard lock(advice().mutex);
     advice().said.advise(address, bytes, what, where);
     return CUDA_SUCCESS;

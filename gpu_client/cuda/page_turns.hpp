@@ -43,6 +43,9 @@ public:
                 (void)range->view->protect({0, range->states.size()}, PageAccess::write);
         mutex_.unlock();
     }
+    // The program is told that work is complete: what both use is nobody's afterwards, so that it finds what that has written
+    // last.
+    void told_complete() TNR_EXCLUDES(mutex_);
     // What both use is nobody's afterwards, so that the function finds what the GPU has by then.
     void host_function_begins() TNR_EXCLUDES(mutex_);
     // Adds what has moved pages to the GPU since.
@@ -149,6 +152,8 @@ private:
     std::vector<LiveWish> wishes_ TNR_GUARDED_BY(mutex_);   // what threads of the program wait for
     std::vector<LivePiece> unsent_ TNR_GUARDED_BY(mutex_);  // what the program has changed, in its order
     uint64_t sends_ TNR_GUARDED_BY(mutex_) = 0;             // of such
+    uint64_t told_ TNR_GUARDED_BY(mutex_) = 0;              // completions heard when the program was told last
+    int outdated_ TNR_GUARDED_BY(mutex_) = 0;               // rounds in a row that may have looked too early
     bool carries_ TNR_GUARDED_BY(mutex_) = false;           // the thread is there
     bool sleeps_ TNR_GUARDED_BY(mutex_) = false;            // it does, until somebody notifies it
     // Ends of registered memory.

@@ -29,6 +29,7 @@ void watch_forks() {
 }
 
 void waited_for_work() {
+    pages().told_complete();
     if (pages().has_edges()) pages().fetch_edges();
 }
 
@@ -80,7 +81,6 @@ CUresult share_registered(const Context& context, const SharedMemory& memory, ui
     }
     for (auto [from, to] : {std::pair(memory.host, inner_begin), std::pair(inner_end, end)})
         if (from < to) pages().add_edge({from, there(from), to - from, memory.host, context.handle, transfers, {}});
-    when_told_complete(waited_for_work);
     watch_forks();
     return CUDA_SUCCESS;
 }
@@ -95,6 +95,7 @@ CUresult share_memory(Context& context, const SharedMemory& memory) {
     auto result = memory.kind == SharedKind::registered ? share_registered(context, memory, transfers)
                                                         : share_pages(context, memory, transfers);
     if (result == CUDA_SUCCESS) note_shared(whole);
+    when_told_complete(waited_for_work);
     return result;
 }
 

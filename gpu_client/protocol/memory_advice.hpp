@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <utility>
 
 namespace tnr {
 
@@ -18,8 +19,16 @@ inline CUmemLocation location_of(CUdevice device) {
     return location;
 }
 
+// As cuda.h has it: memory is said to be accessed by devices or by the host, not by one of the host's nodes.
+inline bool fits_advice(CUmem_advise advice, CUmemLocation where) {
+    const bool of_node =
+        where.type == CU_MEM_LOCATION_TYPE_HOST_NUMA || where.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    return !of_node || (advice != CU_MEM_ADVISE_SET_ACCESSED_BY && advice != CU_MEM_ADVISE_UNSET_ACCESSED_BY);
+}
+
 class MemoryAdvice {
 public:
+    // Of all pages that have some of the memory, as cuda.h has it.
     void advise(uint64_t address, uint64_t bytes, CUmem_advise advice, CUmemLocation where) {
         change(address, bytes, [&](Said& said) { apply(said, advice, where); });
     }
@@ -28,9 +37,10 @@ public:
     }
     // The memory is freed.
     void forget(uint64_t address, uint64_t bytes) {
-        split(address);
-        split(address + bytes);
-        said_.erase(said_.lower_bound(address), said_.lower_bound(address + bytes));
+        const auto [begin, end] = pages(address, bytes);
+        split(begin);
+        split(end);
+        said_.erase(said_.lower_bound(begin), said_.lower_bound(end));
     }
 
     // `data` has room for `size` bytes.
@@ -87,6 +97,11 @@ private:
         Said said;
     };
     static constexpr int cpu_bit = 63;
+    static constexpr uint64_t page_bytes = 4096;
+
+    static std::pair<uint64_t, uint64_t> pages(uint64_t address, uint64_t bytes) {
+        return {address / page_bytes * page_bytes, (address + bytes + page_bytes - 1) / page_bytes * page_bytes};
+    }
 
     static uint64_t bit_of(CUmemLocation where) {
         return uint64_t{1} << (where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id % cpu_bit : cpu_bit);
@@ -136,10 +151,10 @@ private:
     }
     template <class Change>
     void change(uint64_t address, uint64_t bytes, Change&& change) {
-        const uint64_t end = address + bytes;
-        split(address);
+        const auto [begin, end] = pages(address, bytes);
+        split(begin);
         split(end);
-        for (uint64_t at = address; at < end;) {
+        for (uint64_t at = begin; at < end;) {
             auto next = said_.lower_bound(at);
             if (next == said_.end() || next->first != at) {
                 uint64_t until = next == said_.end() ? end : std::min(end, next->first);

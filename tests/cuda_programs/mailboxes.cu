@@ -53,6 +53,14 @@ __global__ void wait_for_release(const volatile int* released, volatile int* gav
     *gave_up = *released == 0 ? 1 : 2;
 }
 
+// Says that it has begun, and writes a word to each page once it is told to.
+__global__ void write_last(volatile int* pages, int count, int value) {
+    pages[0] = value;
+    while (pages[1] != value) {
+    }
+    for (int i = 0; i < count; ++i) pages[i * page_words + 2] = value;
+}
+
 void take_a_nap() {
     const timespec nap{0, 100'000};
     nanosleep(&nap, nullptr);
@@ -133,12 +141,43 @@ void watch_a_counter(int* here, int* there) {
     EXPECT(wrong == 0);
 }
 
+// The program has the pages, too, when the kernel writes there last: whoever has waited for it sees that at once.
+void see_last_words(int* here, int* there) {
+    volatile int* memory = here;
+    constexpr int pages = 4, rounds = 12;
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    CUDA_OK(cudaStreamCreate(&stream));
+    CUDA_OK(cudaEventCreate(&event));
+    memory[0] = memory[1] = 0;
+    int wrong = 0;
+    for (int round = 1; round <= rounds; ++round) {
+        write_last<<<1, 1, 0, stream>>>(there, pages, round);
+        CUDA_OK(cudaGetLastError());
+        CUDA_OK(cudaEventRecord(event, stream));
+        while (memory[0] != round) {
+        }
+        for (int i = 0; i < pages; ++i) wrong += memory[i * page_words + 2] == round;
+        memory[1] = round;
+        if (round % 4 == 0) CUDA_OK(cudaStreamSynchronize(stream));
+        if (round % 4 == 1) CUDA_OK(cudaEventSynchronize(event));
+        if (round % 4 == 2) CUDA_OK(cudaDeviceSynchronize());
+        while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+        }
+        for (int i = 0; i < pages; ++i) wrong += memory[i * page_words + 2] != round;
+    }
+    EXPECT(wrong == 0);
+    CUDA_OK(cudaEventDestroy(event));
+    CUDA_OK(cudaStreamDestroy(stream));
+}
+
 void use(int* here, int* there) {
     talk(here, there, 0, 1, 16, 17, 30);                                       // a page: the flag before its data
     talk(here, there, 9, 2, 5, 0, 30);                                         // behind it
     talk(here, there, 3 * page_words, 7, 2 * page_words, 9 * page_words, 30);  // each in a page of its own
     exchange_pages(here, there, 20);
     watch_a_counter(here, there);
+    see_last_words(here, there);
 }
 
 // The ends of memory that is not made of whole pages. There words come in the order of their addresses.
@@ -149,6 +188,7 @@ void use_ends(int* here, int* there) {
     talk(here, there, page + 5, 4, 8, page + 1025, 20);  // and the other way around
     exchange_pages(here, there, 10);
     watch_a_counter(here, there);
+    see_last_words(here, there);
 }
 
 // Nothing beside the words changes, and what the program does there meanwhile stays.

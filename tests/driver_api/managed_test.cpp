@@ -1,4 +1,5 @@
 // Managed memory: the program and kernels use the same pointers.
+#include <array>
 #include <thread>
 
 #include "gpu.hpp"
@@ -308,6 +309,35 @@ TEST_CASE("advice on managed memory is kept", "[managed]") {
     CU_CHECK(cu.cuMemRangeGetAttribute(&value, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, begin, half),
              CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemRangeGetAttribute(&value, 4, CUmem_range_attribute(99), begin, half), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("advice is for all pages that have some of the memory, and no node of the host accesses any", "[managed]") {
+    Gpu gpu;
+    constexpr size_t page = 4096;
+    for (auto [offset, bytes, pages] : {std::array{page / 4, page / 2, size_t{1}},
+                                        {page / 2, page, size_t{2}},
+                                        {page / 2, 2 * page, size_t{3}},
+                                        {page, page, size_t{2}}}) {
+        Managed memory(3 * page);
+        CU_OK(cu.cuMemAdvise(memory.address + offset, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, on_device(0)));
+        const size_t first = offset / page * page;
+        auto is_said = [&](size_t from, size_t to) {
+            int value = -1;
+            CU_OK(cu.cuMemRangeGetAttribute(&value, sizeof value, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+                                            memory.address + from, to - from));
+            return value == 1;
+        };
+        CHECK(is_said(first, pages * page));
+        CHECK(is_said(0, 3 * page) == (first == 0 && pages == 3));
+    }
+    Managed memory(page);
+    for (auto type : {CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}) {
+        CUmemLocation node{};
+        node.type = type;
+        CU_OK(cu.cuMemAdvise(memory.address, page, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node));
+        CU_CHECK(cu.cuMemAdvise(memory.address, page, CU_MEM_ADVISE_SET_ACCESSED_BY, node), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemAdvise(memory.address, page, CU_MEM_ADVISE_UNSET_ACCESSED_BY, node), CUDA_ERROR_INVALID_VALUE);
+    }
 }
 
 TEST_CASE("prefetched managed memory is where it was before, and says where it went", "[managed]") {

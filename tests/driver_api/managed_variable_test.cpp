@@ -146,3 +146,35 @@ FRESH_PROCESS_TEST_CASE("a library's managed variable is the program's again whe
         CU_OK(cu.cuDevicePrimaryCtxReset(0));
     }
 }
+
+TEST_CASE("a library's managed variable is one for all devices", "[managed][devices]") {
+    Gpu first{0};
+    int count = 0;
+    CU_OK(cu.cuDeviceGetCount(&count));
+    if (count < 2) {
+        WARN("only one device: nothing tested");
+        return;
+    }
+    Gpu second{1};
+    CUlibrary library = nullptr;
+    CUkernel add_one = nullptr;
+    CU_OK(cu.cuLibraryLoadData(&library, managed_number, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CU_OK(cu.cuLibraryGetKernel(&add_one, library, "add_one"));
+    int value = 41;
+    for (int round = 0; round < 3; ++round)
+        for (auto* gpu : {&first, &second}) {
+            CU_OK(cu.cuCtxSetCurrent(gpu->context));
+            CUdeviceptr address = 0;
+            size_t size = 0;
+            CU_OK(cu.cuLibraryGetManaged(&address, &size, library, "number"));
+            auto* number = reinterpret_cast<volatile int*>(address);
+            CHECK(*number == value);
+            CU_OK(cu.cuLaunchKernel(reinterpret_cast<CUfunction>(add_one), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
+                                    nullptr));
+            CU_OK(cu.cuCtxSynchronize());
+            CHECK(*number == value + 1);
+            *number = value += 2;
+        }
+    CU_OK(cu.cuLibraryUnload(library));
+    CU_OK(cu.cuCtxSetCurrent(first.context));
+}

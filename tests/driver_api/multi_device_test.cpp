@@ -56,6 +56,34 @@ TEST_CASE("memory is copied from one device to another", "[devices]") {
     CHECK(there.read<int>(1000) == std::vector<int>(1000, 77));
 }
 
+TEST_CASE("a copy between two devices waits for what either does, and what they get later waits for it", "[devices]") {
+    if (!has_two_devices()) return;
+    constexpr size_t ints = 1000, bytes = ints * sizeof(int);
+    Gpu second(1);
+    Memory there(std::vector<int>(ints, 0));
+    Gpu first(0);
+    Memory here(std::vector<int>(ints, 1));
+    Stream busy, later;
+    for (bool names_contexts : {true, false}) {
+        CAPTURE(names_contexts);
+        CU_OK(cu.cuCtxSetCurrent(first.context));
+        {
+            Gate gate(busy);
+            CU_OK(cu.cuMemsetD32Async(here.address, 5 + names_contexts, ints, busy));
+            CU_OK(cu.cuCtxSetCurrent(second.context));
+            CU_OK(names_contexts ? cu.cuMemcpyPeer(there.address, second.context, here.address, first.context, bytes)
+                                 : cu.cuMemcpyDtoD(there.address, here.address, bytes));
+            CU_OK(cu.cuCtxSetCurrent(first.context));
+            CU_OK(cu.cuMemsetD32Async(here.address, 7, ints, later));
+        }
+        CU_OK(cu.cuStreamSynchronize(later));
+        CHECK(here.read<int>(ints) == std::vector<int>(ints, 7));
+        CU_OK(cu.cuCtxSetCurrent(second.context));
+        CHECK(there.read<int>(ints) == std::vector<int>(ints, 5 + names_contexts));
+    }
+    CU_OK(cu.cuCtxSetCurrent(first.context));
+}
+
 TEST_CASE("no time passes between the events of two devices", "[devices]") {
     if (!has_two_devices()) return;
     Gpu first(0);

@@ -122,6 +122,32 @@ CUresult check_fill(Context& context, const Fill& fill) {
     return usable(context, fill.destination, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Those that are not the copy's own, if it is between two devices. Memory that no context owns counts for the primary one.
+static std::vector<Context*> other_contexts(Context& current, const Copy& copy) {
+    if (copy.destination_array.array || copy.source_array.array) return {};
+    auto to = driver().addresses.find(copy.destination), from = driver().addresses.find(copy.source);
+    if (!to || !from || to->device == from->device) return {};
+    std::vector<Context*> others;
+    for (auto& end : {*to, *from}) {
+        auto* one = end.context ? end.context : driver().devices[static_cast<size_t>(end.device)]->primary;
+        if (one != &current && one->alive()) others.push_back(one);
+    }
+    return others;
+}
+
+// As NVIDIA's guide has it, a copy between two devices is in the default stream of both.
+static CUresult copy_on_devices(Context& context, Stream& stream, const Copy& copy) {
+    const auto others = other_contexts(context, copy);
+    std::vector<Point> before;
+    for (auto* other : others) before.push_back(other->submit(*other->stream(nullptr), [] {}));
+    if (!before.empty())
+        context.submit(
+            stream, [] {}, std::move(before));
+    if (CUresult error = enqueue(stream, copy)) return error;
+    for (auto* other : others) other->submit(*other->stream(nullptr), [] {}, {stream.queue->last()});
+    return CUDA_SUCCESS;
+}
+
 CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side destination, Side source) {
     auto stream = context.stream(handle);
     if (CUresult error = refuse_wait(*stream)) return error;
@@ -133,7 +159,7 @@ CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side dest
         return found && !found->is_host() && !found->sync_memops;
     };
     if (left_to_device(copy.destination_array, copy.destination) && left_to_device(copy.source_array, copy.source))
-        return enqueue(*stream, copy);
+        return copy_on_devices(context, *stream, copy);
     return enqueue_and_wait(*stream, copy);
 }
 
@@ -150,7 +176,9 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
         if (of_host(copy.destination_array, destination, copy.destination) &&
             of_host(copy.source_array, source, copy.source))
             return enqueue_and_wait(stream, copy);
-        if (lasting(copy)) return enqueue(stream, copy);
+        if (lasting(copy))
+            return stream.role == Stream::Role::legacy ? copy_on_devices(stream.context, stream, copy)
+                                                       : enqueue(stream, copy);
         bool small = copy.height == 1 && copy.depth == 1 && copy.width <= staging_bytes_max;
         if (small && !copy.source_array.array && lasting_destination(copy)) return copy_staged(stream, copy);
         return enqueue_and_wait(stream, copy);

@@ -105,6 +105,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, C
         if (CUresult error = check_managed(address, size)) return error;
         bool placed = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice >= CU_MEM_ADVISE_SET_ACCESSED_BY;
         if (CUresult error = placed ? check_place(location) : CUDA_SUCCESS) return error;
+        if (!tnr::fits_advice(advice, location)) return CUDA_ERROR_INVALID_VALUE;
         tnr::LockGuard lock(Advice::get().mutex);
         Advice::get().said.advise(address, size, advice, location);
         return CUDA_SUCCESS;

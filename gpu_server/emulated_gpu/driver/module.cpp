@@ -7,35 +7,54 @@
 
 namespace tnr::emulated {
 
-// The managed variables side by side. Other modules' may be in the same page, as NVIDIA's driver seems to place them.
-CUresult Module::place_managed(Allocation like, std::vector<uint64_t>& addresses) {
+static bool is_in_module(const Allocation& allocation) {
+    return allocation.in_module;
+}
+
+ManagedVariables::~ManagedVariables() {
+    if (addresses.empty()) return;
+    if (auto taken = driver().addresses.take(addresses.front(), is_in_module)) give_back(*taken);
+}
+
+// Other modules' may be in the same page, as NVIDIA's driver seems to place them.
+CUresult Module::place_managed(Allocation like, ManagedVariables& variables) {
     uint64_t bytes = 0;
+    std::vector<uint64_t> offsets;
     for (const ptx::Global& global : code->globals()) {
         if (!global.managed) continue;
         const uint64_t align = std::max<uint64_t>(global.align, 1);
         bytes = (bytes + align - 1) / align * align;
-        addresses.push_back(bytes);
+        offsets.push_back(bytes);
         bytes += std::max<uint64_t>(global.size, 1);
     }
-    if (addresses.empty()) return CUDA_SUCCESS;
+    if (offsets.empty()) return CUDA_SUCCESS;
     like.type = MemoryType::managed;
-    uint64_t block = 0;  // where the first one is
+    if (!library.expired()) like.context = nullptr;  // it is there for other contexts, too
+    uint64_t block = 0;                              // where the first one is
     if (CUresult error = allocate_device(context.device, bytes, like, block)) return error;
-    for (uint64_t& address : addresses) address += block;
+    for (uint64_t offset : offsets) variables.addresses.push_back(block + offset);
     return CUDA_SUCCESS;
 }
 
-CUresult Module::place_globals() {
+CUresult Module::place_globals(std::shared_ptr<const ManagedVariables> shared) {
     const auto& globals = code->globals();
     Allocation like;
     like.context = &context;
     like.in_module = true;
-    std::vector<uint64_t> managed;
-    if (CUresult error = place_managed(like, managed)) return error;
+    const bool is_first = !shared;
+    if (is_first) {
+        auto placed = std::make_shared<ManagedVariables>();
+        if (CUresult error = place_managed(like, *placed)) return error;
+        shared = std::move(placed);
+    }
+    if (!shared->addresses.empty()) {
+        LockGuard lock(mutex_);
+        managed_ = shared;
+    }
     size_t next_managed = 0;
     for (const ptx::Global& global : globals) {
         if (global.managed) {
-            global_addresses.push_back(managed[next_managed++]);
+            global_addresses.push_back(shared->addresses[next_managed++]);
             continue;
         }
         uint64_t address = 0;
@@ -45,7 +64,9 @@ CUresult Module::place_globals() {
         global_addresses.push_back(address);
     }
     for (size_t i = 0; i < globals.size(); ++i)
-        code->initialise(i, global_addresses, {static_cast<std::byte*>(pointer(global_addresses[i])), globals[i].size});
+        if (is_first || !globals[i].managed)
+            code->initialise(i, global_addresses,
+                             {static_cast<std::byte*>(pointer(global_addresses[i])), globals[i].size});
     return CUDA_SUCCESS;
 }
 
@@ -66,16 +87,25 @@ std::shared_ptr<Function> Module::function(size_t index) {
 
 void Module::unload() {
     std::vector<std::shared_ptr<Function>> functions;
+    std::shared_ptr<const ManagedVariables> managed;
     {
         LockGuard lock(mutex_);
         functions.swap(functions_);
+        managed.swap(managed_);
     }
     for (auto& function : functions)
         if (function) driver().registry.remove(function->handle());
     references.unload();
-    for (uint64_t address : global_addresses)
-        if (auto taken = driver().addresses.take(address, [](const Allocation& a) { return a.in_module; }))
-            give_back(*taken);
+    for (size_t i = 0; i < global_addresses.size(); ++i) {
+        if (code->globals()[i].managed) continue;
+        if (auto taken = driver().addresses.take(global_addresses[i], is_in_module)) give_back(*taken);
+    }
+}
+
+std::shared_ptr<const ManagedVariables> Library::managed() {
+    for (auto& [context, module] : instances_)
+        if (auto found = module->managed()) return found;
+    return nullptr;
 }
 
 CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
@@ -84,11 +114,11 @@ CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
     auto here = instances_.find(&context);
     if (here == instances_.end() || !find<Module>(here->second->handle())) {  // or gone with a context that was reset
         auto fresh = std::make_shared<Module>(context, code);
-        if (CUresult error = fresh->place_globals()) {
+        fresh->library = weak_from_this();
+        if (CUresult error = fresh->place_globals(managed())) {
             fresh->unload();
             return error;
         }
-        fresh->library = weak_from_this();
         here = instances_.insert_or_assign(&context, driver().registry.add(std::move(fresh))).first;
         context.own(here->second->handle());
     }

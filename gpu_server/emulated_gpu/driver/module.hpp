@@ -45,6 +45,16 @@ private:
     const ptx::Kernel& kernel_;  // part of the module's code
 };
 
+// Managed variables side by side. A library has them once, for all contexts: they go with the last of its instances.
+struct ManagedVariables {
+    ManagedVariables() = default;
+    ~ManagedVariables();
+    ManagedVariables(const ManagedVariables&) = delete;
+    ManagedVariables& operator=(const ManagedVariables&) = delete;
+
+    std::vector<uint64_t> addresses;  // in the order of the code
+};
+
 // Its variables' memory goes back when the last of handle, functions and launches is gone.
 class Module : public Object, public std::enable_shared_from_this<Module> {
 public:
@@ -52,8 +62,13 @@ public:
     Module(Context& owner, Code compiled, uint32_t registers = no_register_limit)
         : Object(kind_of), context(owner), code(std::move(compiled)), registers_max(registers) {}
 
-    // Gives the variables addresses and initial values.
-    CUresult place_globals();
+    // Gives the variables addresses and initial values; the managed ones are `shared` with another instance of the library, if
+    // there is one.
+    CUresult place_globals(std::shared_ptr<const ManagedVariables> shared = nullptr);
+    std::shared_ptr<const ManagedVariables> managed() {
+        LockGuard lock(mutex_);
+        return managed_;
+    }
     // Null when there is no kernel of that index.
     std::shared_ptr<Function> function(size_t index);
     // Takes its functions' handles away and frees its variables.
@@ -68,9 +83,10 @@ public:
     std::weak_ptr<Library> library;  // that it is an instance of, if any
 
 private:
-    CUresult place_managed(Allocation like, std::vector<uint64_t>& addresses);
+    CUresult place_managed(Allocation like, ManagedVariables& variables);
 
     Mutex mutex_;
+    std::shared_ptr<const ManagedVariables> managed_ TNR_GUARDED_BY(mutex_);  // null: it has none
     std::vector<std::shared_ptr<Function>> functions_ TNR_GUARDED_BY(mutex_);
 };
 
@@ -105,6 +121,9 @@ public:
     void unload();
 
 private:
+    // Those of the instances that there are; null if none has any.
+    std::shared_ptr<const ManagedVariables> managed() TNR_REQUIRES(mutex_);
+
     Mutex mutex_;
     std::map<Context*, std::shared_ptr<Module>> instances_ TNR_GUARDED_BY(mutex_);
 };
