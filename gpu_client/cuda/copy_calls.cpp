@@ -78,13 +78,11 @@ static CUresult copy(decltype(between)* part, CUdeviceptr to, CUdeviceptr from, 
     auto leaves = [&](CUdeviceptr side) { return is_pinned_in_part(handle_of<const void*>(side), bytes); };
     size_t count = next();
     if (count < bytes && (leaves(to) || leaves(from))) return CUDA_ERROR_INVALID_VALUE;
-    auto result = part(unified(to), unified(from), count, stream, wait);
-    while (result == CUDA_SUCCESS && count < bytes) {
+    for (;; count = next()) {
+        auto result = part(unified(to), unified(from), count, stream, wait);
+        if (result != CUDA_SUCCESS || count == bytes) return result;
         to += count, from += count, bytes -= count;
-        count = next();
-        result = part(unified(to), unified(from), count, stream, wait);
     }
-    return result;
 }
 
 namespace tnr::cuda {

@@ -9,10 +9,6 @@
 
 namespace tnr::cuda {
 
-inline bool is_host_location(CUmemLocationType type) {
-    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
 // CUDA_ERROR_NOT_SUPPORTED for memory that other processes may have.
 CUresult check_host_memory(const CUmemAllocationProp& properties);
 

@@ -14,7 +14,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
-#include "gpu_client/cuda/virtual_memory.hpp"
+#include "gpu_client/protocol/memory_places.hpp"
 
 namespace tnr::cuda {
 

@@ -15,12 +15,6 @@ namespace tnr::cuda {
 
 struct Device;
 
-// Of a device to memory, its own or another's.
-inline bool is_access(CUmemAccess_flags flags) {
-    return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
-           flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-}
-
 // Memory that is bound to a multicast object.
 struct Binding {
     int device;  // that the memory is on

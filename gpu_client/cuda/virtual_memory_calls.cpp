@@ -10,6 +10,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/virtual_memory.hpp"
 #include "gpu_client/protocol/array_records.hpp"
+#include "gpu_client/protocol/memory_places.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;

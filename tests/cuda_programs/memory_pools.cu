@@ -7,15 +7,23 @@ static size_t attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
     return value;
 }
 
-static void own(cudaStream_t stream) {
+constexpr size_t everything = ~size_t{0};
+
+// A pool of the first device that gives nothing back by itself.
+static cudaMemPool_t keeping_pool() {
     cudaMemPoolProps props{};
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     cudaMemPool_t pool = nullptr;
     CUDA_OK(cudaMemPoolCreate(&pool, &props));
-    size_t keep = ~size_t{0};
+    size_t keep = everything;
     CUDA_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
-    EXPECT(attribute(pool, cudaMemPoolAttrReleaseThreshold) == keep);
+    return pool;
+}
+
+static void own(cudaStream_t stream) {
+    cudaMemPool_t pool = keeping_pool();
+    EXPECT(attribute(pool, cudaMemPoolAttrReleaseThreshold) == everything);
     for (auto which : {cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic,
                        cudaMemPoolReuseAllowInternalDependencies}) {
         int on = 0;
@@ -82,13 +90,7 @@ __global__ void wait_for(const volatile int* word) {
 
 // The GPU waits for the program, so nothing that the program does before may wait for the GPU.
 static void trim_while_a_kernel_waits(cudaStream_t stream) {
-    cudaMemPoolProps props{};
-    props.allocType = cudaMemAllocationTypePinned;
-    props.location.type = cudaMemLocationTypeDevice;
-    cudaMemPool_t pool = nullptr;
-    CUDA_OK(cudaMemPoolCreate(&pool, &props));
-    size_t keep = ~size_t{0};
-    CUDA_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    cudaMemPool_t pool = keeping_pool();
     volatile int* word = nullptr;
     int* on_gpu = nullptr;
     CUDA_OK(cudaHostAlloc((void**)&word, sizeof(int), cudaHostAllocMapped));

@@ -163,18 +163,20 @@ CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side dest
     return enqueue_and_wait(*stream, copy);
 }
 
+static bool is_of_host(const ArrayPlace& place, uint64_t address) {
+    auto found = driver().addresses.find(address);
+    return !place.array && (!found || found->is_host());
+}
+
 CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side source) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (CUresult error = check_copy(stream.context, copy, destination, source)) return error;
         if (copy.empty()) return CUDA_SUCCESS;
         if (is_capturing(stream)) return enqueue(stream, copy);
         // CUDA's pages say: from host to host, also what is called asynchronous is done when it returns.
-        auto of_host = [](const ArrayPlace& place, Side side, uint64_t address) {
-            auto found = driver().addresses.find(address);
-            return !place.array && side != Side::device && (!found || found->is_host());
-        };
-        if (of_host(copy.destination_array, destination, copy.destination) &&
-            of_host(copy.source_array, source, copy.source))
+        const bool named_so = destination != Side::device && source != Side::device;
+        if (named_so && is_of_host(copy.destination_array, copy.destination) &&
+            is_of_host(copy.source_array, copy.source))
             return enqueue_and_wait(stream, copy);
         if (lasting(copy))
             return stream.role == Stream::Role::legacy ? copy_on_devices(stream.context, stream, copy)
@@ -186,9 +188,7 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
 }
 
 CUresult copy_from_present(CUstream handle, const Copy& copy, Side destination, Side source) {
-    auto found = driver().addresses.find(copy.source);
-    bool of_host = !copy.source_array.array && (!found || found->is_host());
-    if (!of_host) return copy_later(handle, copy, destination, source);
+    if (!is_of_host(copy.source_array, copy.source)) return copy_later(handle, copy, destination, source);
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (is_capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // no launch could read it again
         if (CUresult error = check_copy(stream.context, copy, destination, source)) return error;

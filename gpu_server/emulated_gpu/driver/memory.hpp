@@ -10,11 +10,6 @@
 
 namespace tnr::emulated {
 
-inline bool is_access(CUmemAccess_flags flags) {
-    return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
-           flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-}
-
 // Takes `size` bytes of the device's memory. `like` says whose it is; begin and size are filled in.
 CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_t& address);
 // The same for memory that the device's budget has been charged for already.

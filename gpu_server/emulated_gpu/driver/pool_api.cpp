@@ -1,5 +1,6 @@
 // Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
 #include "api_client/base/numa.hpp"
+#include "gpu_client/protocol/memory_places.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/graph_memory.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
@@ -263,7 +264,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
         for (size_t i = 0; i < count; ++i) {
             const CUmemLocation& location = descriptions[i].location;
             const auto flags = descriptions[i].flags;
-            if (!is_access(flags)) return CUDA_ERROR_INVALID_VALUE;
+            if (!tnr::is_access(flags)) return CUDA_ERROR_INVALID_VALUE;
             if (is_own_place(pool, location)) {
                 if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
                 continue;

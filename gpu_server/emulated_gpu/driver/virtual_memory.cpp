@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "api_client/base/numa.hpp"
+#include "gpu_client/protocol/memory_places.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
@@ -70,13 +71,8 @@ bool aligned(uint64_t value) {
     return value % physical_granularity == 0;
 }
 
-bool on_host(CUmemLocationType type) {
-    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 CUresult check_location(const CUmemLocation& location) {
-    if (on_host(location.type)) return CUDA_SUCCESS;
+    if (tnr::is_host_location(location.type)) return CUDA_SUCCESS;
     if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     return device_of(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -84,7 +80,7 @@ CUresult check_location(const CUmemLocation& location) {
 // Who may use a mapping: a bit for each device, and one for the program.
 constexpr uint64_t for_host = uint64_t{1} << 63;
 uint64_t access_bit(const CUmemLocation& location) {
-    return on_host(location.type) ? for_host : uint64_t{1} << location.id;
+    return tnr::is_host_location(location.type) ? for_host : uint64_t{1} << location.id;
 }
 
 CUresult check_properties(const CUmemAllocationProp* properties) {
@@ -183,7 +179,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
         if (!handle || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_properties(properties)) return error;
         // What is the host's takes memory of a GPU all the same: the program can reach that here.
-        const bool of_host = on_host(properties->location.type);
+        const bool of_host = tnr::is_host_location(properties->location.type);
         if (of_host && properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
         Device& device = *device_of(of_host ? 0 : properties->location.id);
         if (!charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -248,7 +244,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         allocation.begin = address;
         allocation.size = size;
         allocation.type = physical ? MemoryType::mapped : MemoryType::multicast;
-        allocation.of_host = physical && on_host(physical->properties.location.type);
+        allocation.of_host = physical && tnr::is_host_location(physical->properties.location.type);
         allocation.device = physical ? physical->device.ordinal : 0;
         allocation.owner = handle;
         driver().addresses.insert(allocation);
@@ -294,7 +290,7 @@ static bool all_in_team(const VirtualMemory& memory, uint64_t address, uint64_t 
 
 static bool all_of_host(const VirtualMemory& memory, uint64_t address, uint64_t size) TNR_REQUIRES(memory.mutex) {
     auto is_other = [](auto& mapping) {
-        return !mapping.second.memory || !on_host(mapping.second.memory->properties.location.type);
+        return !mapping.second.memory || !tnr::is_host_location(mapping.second.memory->properties.location.type);
     };
     return std::none_of(memory.mapped.lower_bound(address), memory.mapped.lower_bound(address + size), is_other);
 }
@@ -305,7 +301,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         uint64_t granted = 0, revoked = 0;
         for (size_t i = 0; i < count; ++i) {
             const auto flags = descriptions[i].flags;
-            if (!is_access(flags) || check_location(descriptions[i].location)) return CUDA_ERROR_INVALID_VALUE;
+            if (!tnr::is_access(flags) || check_location(descriptions[i].location)) return CUDA_ERROR_INVALID_VALUE;
             const uint64_t bit = access_bit(descriptions[i].location);
             if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 revoked |= bit;
